@@ -29,7 +29,8 @@ from lwcore.diagnose.trials import Layout, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
-_EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
+# Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
+_EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
 _MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
@@ -117,10 +118,11 @@ class _Reading(NamedTuple):
         return (ends[None] == own[:, None]).to(self.loss_gradients)
 
     def ended(self) -> Iterator[_Ended]:
-        """Yield end points, with the gradients of the loss there.
+        """Yield end points of all sequences, with the gradients of the loss there.
 
-        Where there are more than `ENDS`, they are cut into so many strata. Of each stratum one is
-        drawn for each sequence. It weighs as much as its stratum, which leaves the mean as it is.
+        Up to `ENDS` are taken one by one. More are cut into `ENDS` strata, runs of neighbours. Of
+        each stratum one is drawn for each sequence, and its loss is multiplied by the number of end
+        points in the stratum: the mean over draws is the sum over all.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
         for stratum in steps.tensor_split(min(ENDS, len(steps))):
@@ -132,18 +134,19 @@ class _Reading(NamedTuple):
             yield _Ended(self._end_of_real_steps(end, gradients), gradients)
 
     def _end_of_real_steps(self, end: Tensor, gradients: list[Tensor]) -> Tensor:
-        """Return end points, moved to before the padding where a sequence is read out there.
+        """Return end points, moved to the last real step where a padded sequence is read out there.
 
-        Trials hold no padding. They say that the prediction is made at the last step also where a
-        model reads out each sequence at its own last real step. Of a padded sequence its gradient
-        does not reach beyond that step then.
+        A model may read out each sequence at its own last real step. In trials, which hold no
+        padding, that is the last step of all, and this is the end point that was measured. It is
+        moved if the gradient of a padded sequence reaches no value behind its last real step.
         """
         if not bool(self.n_padding.any()):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
         for site, gradient in zip(self.uses.sites, gradients, strict=True):
+            # The time of a readout, which is used once, is the end point that is in question.
             if len({*site.times.tolist()}) == 1:
-                continue  # a readout, which is used once: its step is the one in question
+                continue
             is_used = gradient.ne(0).any(-1).cpu()
             last = torch.where(is_used, torch.from_numpy(site.times), -1).max(1).values
             reached = torch.maximum(reached, last)
@@ -154,7 +157,10 @@ class _Reading(NamedTuple):
     def _rows(
         self, band: Sequence[int], ended: Sequence[_Ended]
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield which rows of each site belong to a band, and the gradient in all of its rows."""
+        """Yield, for each end point and site, which rows are in a band, and the gradient in all.
+
+        The site is given by its number; a row is in the band if the end point is so much later.
+        """
         for end, gradients in ended:
             for index, gradient in enumerate(gradients):
                 chosen = self.uses.sites[index].in_band(band, end)
@@ -356,7 +362,11 @@ class Uses(Adapter):
                 values += given
 
     def _gathered(self, values: list[Value]) -> Gathered:
-        """Measure the steps that move each value, and what it is joined with."""
+        """Measure the steps that move each value, and those that move what it is joined to.
+
+        All steps are tried where some do not tell the time of each row, and more pairs of sequences
+        where some rows have not moved at all.
+        """
 
         def moving(inputs: Tensor) -> list[Tensor]:
             tape, _ = self._taped(inputs, self.plan, watch=True)
@@ -365,7 +375,7 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        entries = 2 * self.entries
+        entries = 2 * self.entries  # of values, and of joins beside them
         found = last_steps(moving, self.pairs, entries)
         gathered = Gathered.of(values, self.plan, found)
         every_step = not gathered.are_told
@@ -394,28 +404,31 @@ class Uses(Adapter):
         loss_gradients = reading.loss_gradients
         share = torch.rand(loss_gradients.shape, generator=self.trials.generator)
         share = share.to(loss_gradients)
-        one = reading.value_gradients(share)
-        other = reading.value_gradients(1 - share)
-        large = reading.value_gradients(torch.full_like(loss_gradients, _LARGE))
+        of_share = reading.value_gradients(share)
+        of_rest = reading.value_gradients(1 - share)
+        of_multiple = reading.value_gradients(torch.full_like(loss_gradients, _LARGE))
         sizes = [float(in_double(part).norm()) for part in whole]
         # rounding comes from all sites, so that it is held against the largest one
-        most = max(sizes, default=0.0)
+        largest = max(sizes, default=0.0)
         for index, site in enumerate(self.sites):
             wanted = in_double(whole[index])
-            of_shares = in_double(one[index]) + in_double(other[index])
-            of_large = in_double(large[index]) / _LARGE
-            missing = max(float((of_shares - wanted).norm()), float((of_large - wanted).norm()))
+            from_shares = in_double(of_share[index]) + in_double(of_rest[index])
+            from_multiple = in_double(of_multiple[index]) / _LARGE
+            missing = max(
+                float((from_shares - wanted).norm()), float((from_multiple - wanted).norm())
+            )
             size = max(sizes[index], 1e-300)
             told = (
                 f"{site.name}: parts of the loss one by one miss {missing / size:.1g} of the "
                 "gradient"
             )
-            require("model", told, missing <= 10 * self.exact * most, _UNCHANGED)
+            require("model", told, missing <= 10 * self.exact * largest, _UNCHANGED)
 
     def _check_causal(self, reading: _Reading) -> None:
         """Refuse uses later than a prediction made of them, and models of which none is earlier.
 
-        Tried at a few end points, the first and the last among them.
+        Tried at a few end points, the first and the last among them, by gradients of the
+        predictions themselves: that of a loss may be zero.
         """
         steps = reading.end_steps or self.end_steps
         every = max(1, len(steps) // 6)

@@ -53,7 +53,7 @@ Smooth = Literal["tanh", "logistic", "gaussian"]
 if TYPE_CHECKING:
     Width = int
     Radii = tuple[float, float]
-    Sequences = ArrayLike
+    BoundedInputs = ArrayLike
     Rows = ArrayLike
 else:
 
@@ -73,7 +73,7 @@ else:
         tuple, "two finite numbers, 0 or above, of recurrent and of input weights", _are_two_radii
     )
     # As in the companion's Section 2.1, but for rounding.
-    Sequences = _array("(n, T, d), of norms up to 1", _are_short)
+    BoundedInputs = _array("(n, T, d), of norms up to 1", _are_short)
     # C&E Definition 1 pairs neurons.
     Rows = _array(
         "(m, 1 + d), m even, d at least 1",
@@ -168,12 +168,12 @@ class ElmanNetwork:
         rows = shaped("parameters", parameters, self.parameters.shape)
         return ElmanNetwork(rows, self.readout, self.activation)
 
-    def sequences(self, inputs: Sequences) -> Float[np.ndarray, "n T d"]:
+    def sequences(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T d"]:
         """Return inputs as an array; refuse vectors of another dimension than the network reads."""
         return shaped("inputs", inputs, (*np.shape(inputs)[:2], self.dimension))
 
     @checked
-    def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
+    def hidden(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
         by_step = []
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
@@ -182,7 +182,7 @@ class ElmanNetwork:
         return in_range("parameters", np.stack(by_step, axis=1))
 
     @checked
-    def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
+    def outputs(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T"]:
         """Return the outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
         states = self.hidden(inputs)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -220,7 +220,7 @@ def symmetric_initialisation(
 
 
 @checked
-def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReals) -> float:
+def empirical_risk(network: ElmanNetwork, inputs: BoundedInputs, targets: FiniteReals) -> float:
     """Return the squared errors, summed over time and averaged over sequences.
 
     Implements C&E Eq. (1).
@@ -234,7 +234,7 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
 
 
 @checked
-def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
+def hidden_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndarray, "n T m p"]:
     """Return the derivatives ``∂H_t^{(i)}/∂Θ_i`` of states, the recurrent weight's first.
 
     Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU) by the recursion of its proof,
@@ -250,7 +250,7 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
 
 @checked
-def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
+def output_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndarray, "n T m p"]:
     """Return the derivatives of outputs, ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``.
 
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
@@ -264,7 +264,7 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
 @checked
 def linear_model(
-    initial: ElmanNetwork, parameters: Rows, inputs: Sequences
+    initial: ElmanNetwork, parameters: Rows, inputs: BoundedInputs
 ) -> Float[np.ndarray, "n T"]:
     """Return the outputs of the network's linear model around a start at which they are 0.
 
