@@ -166,10 +166,10 @@ def detection_threshold(
 
 
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
-    """Return the product of some numbers divided by others, infinite after a division by 0.
+    """Return the product of factors over that of divisors, infinite after a division by 0.
 
-    No divisor is below 0, and −0 is 0. Powers of 2 are kept apart: they round nothing, and no step
-    leaves the range of a float, where a product of two of the numbers might.
+    Products are taken of mantissas, and powers of 2 are added up beside them: C σ may be beyond a
+    float where C σ/(m̄ f) is one. No divisor is below 0, and −0 is 0.
     """
     fraction: Any = np.float64(1.0)
     power: Any = np.intc(0)

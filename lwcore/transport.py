@@ -139,11 +139,11 @@ def effective_rates(
         [0.75     0.5625   0.421875]
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
-    return _join(stream_rates(trace, whole_lags, end_steps, order))
+    return _assemble(stream_rates(trace, whole_lags, end_steps, order))
 
 
-def _join(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
-    """Join results of groups of sequences, each lag by lag, into one array (B, ends, lags, …)."""
+def _assemble(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
+    """Return one array (B, ends, lags, …) from groups of sequences that come lag by lag."""
     of_groups = []
     for _, by_lag in groups:
         of_group = torch.stack(list(by_lag), dim=2)  # lags become axis 2
@@ -233,9 +233,9 @@ def at_steps(values: Float[Tensor, "B T ..."], times: Tensor) -> Tensor:
 
 
 def _stream_products(
-    trace: Trace, lags: list[int], ends: Tensor, read: Callable[[Tensor], Tensor]
+    trace: Trace, lags: list[int], ends: Tensor, extract: Callable[[Tensor], Tensor]
 ) -> Iterator[tuple[slice, Iterator[Tensor]]]:
-    """Yield groups of sequences, each with what `read` takes from blocks of M, lag by lag.
+    """Yield groups of sequences, each with what `extract` takes from blocks of M, lag by lag.
 
     The blocks are ``∂h_t/∂h_{t−ℓ}``, or ``∂h_t/∂c_{t−ℓ}``; of each, results are (b, ends, …). A
     group holds one sequence where its end points alone make up `_PRODUCT_ENTRIES`, and more where
@@ -247,7 +247,7 @@ def _stream_products(
     for sequences in torch.arange(len(trace.inputs)).split(n_sequences):
         of_groups = []
         for end_group in ends.split(n_at_once):
-            of_groups.append(_products_by_lag(trace, sequences, end_group, lags, read))
+            of_groups.append(_products_by_lag(trace, sequences, end_group, lags, extract))
         by_lag = (torch.cat(at_lag, dim=1) for at_lag in zip(*of_groups, strict=True))
         yield slice(int(sequences[0]), int(sequences[-1]) + 1), by_lag
 
@@ -257,9 +257,9 @@ def _products_by_lag(
     sequences: Tensor,
     ends: Tensor,
     lags: list[int],
-    read: Callable[[Tensor], Tensor],
+    extract: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Return what `read` takes from the products of one group, at each of the lags.
+    """Return what `extract` takes from the products of one group, at each of the lags.
 
     All pairs of a sequence and an end point are carried back together: rows of h at the end point,
     times one Jacobian more at each lag, ``M_{t,ℓ} = M_{t,ℓ−1} J_{t−ℓ+1}``.
@@ -273,7 +273,7 @@ def _products_by_lag(
     for lag in range(1, longest + 1):
         products = pull(lag, products)
         if lag in lags:
-            result = read(trace.carried(products))
+            result = extract(trace.carried(products))
             results.append(result.unflatten(0, (len(sequences), -1)))
     return results
 
@@ -325,7 +325,7 @@ def exact_rates_and_share(
     `effective_rates`.
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
-    joined = _join(_stream_products(trace, whole_lags, end_steps, _diagonal_and_share))
+    joined = _assemble(_stream_products(trace, whole_lags, end_steps, _diagonal_and_share))
     return joined[..., :-1], joined[..., -1]
 
 

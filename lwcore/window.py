@@ -153,9 +153,9 @@ class DecayLaw:
     decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
     tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
     # log c, also where c is no float
-    log_amplitude: Parameter = field(default=float("nan"), repr=False, compare=False)
+    log_amplitude: Parameter = field(default=float("nan"), repr=False)
     # log λ, which a λ next to 1 does not tell
-    log_decay: Parameter = field(default=float("nan"), repr=False, compare=False)
+    log_decay: Parameter = field(default=float("nan"), repr=False)
 
     def __post_init__(self) -> None:
         """Require the parameters that the law has, and complete their logarithms."""
@@ -527,7 +527,7 @@ def mixture_envelope(
 def _matching(
     lags: Lags, name: str, values: Reals, axis: int = -1
 ) -> tuple[NDArray[np.int64], Array]:
-    """Return lags and values as arrays, one value for each lag along an axis."""
+    """Return lags and values as arrays; refuse values that are not one a lag along an axis."""
     lag = np.asarray(lags)
     array = floats(name, values)
     require("lags", lag, lag <= np.iinfo(np.int64).max, "below 2^63")
@@ -538,7 +538,7 @@ def _matching(
 
 
 def _for_each_lag(name: str, values: FiniteReals, lag: NDArray[np.int64]) -> Array:
-    """Return a number for each lag, from as many, or from one for all."""
+    """Return an array with a number for each lag, from as many numbers or from one for all."""
     array = floats(name, values)
     require(name, array, array.shape in ((), (1,), lag.shape), f"one number, or {lag.size}")
     return np.broadcast_to(array, lag.shape)

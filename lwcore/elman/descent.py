@@ -35,7 +35,12 @@ def risk_gradient(
 def _risk_gradient(
     network: ElmanNetwork, by_step: Array, wanted_outputs: Array
 ) -> tuple[float, Array]:
-    """Return the same, infinite or NaN where it is no float."""
+    """Return the risk and its gradient, infinite or NaN where they leave the range of a float.
+
+    Args:
+        by_step: Inputs, (T, n, d).
+        wanted_outputs: Targets, (n, T).
+    """
     length, n = by_step.shape[:2]
     recurrent = network.parameters[:, 0]
     of_inputs = network.parameters[:, 1:]

@@ -37,15 +37,9 @@ _MOST = 2**40  # parameters that are drawn: more than memory holds
 
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
-    """Return a type of finite real arrays for which something more holds."""
+    """Return the type of finite real arrays for which a predicate holds; errors name the shape."""
     description = f"a finite array of shape {shape}"
     return constrained(FiniteReals, description, lambda x: predicate(read(x)))
-
-
-def _squared_norms(vectors: Array) -> Array:
-    """Return the squared norms along the last axis, infinite where they are no floats."""
-    with np.errstate(over="ignore"):
-        return np.square(vectors).sum(axis=-1)
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -61,7 +55,11 @@ else:
         return len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair)
 
     def _are_short(vectors: Array) -> bool:
-        return vectors.ndim == 3 and bool((_squared_norms(vectors) <= 1 + 2e-12).all())
+        if vectors.ndim != 3:
+            return False
+        with np.errstate(over="ignore"):
+            squared_norms = np.square(vectors).sum(axis=-1)
+        return bool((squared_norms <= 1 + 2e-12).all())
 
     # Bounds hold for widths that no machine could draw.
     Width = constrained(
@@ -280,7 +278,7 @@ def linear_model(
 
 
 def in_range(name: str, values: Any) -> Any:
-    """Return values that are finite; refuse the argument that took them out of a float's range."""
+    """Return values if all are finite; else refuse the argument from which they followed."""
     if not np.isfinite(values).all():
         raise ArgumentError(f"{name}: must be smaller: what follows leaves the range of a float.")
     return values
