@@ -188,10 +188,10 @@ def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
 
 @functools.cache
 def _error_constant(alpha: float, error: float, rate: DetectionRate) -> float:
-    """Return C of ``N = (C σ/Δ)^p``, from which N = 1 needs Δ/σ = C.
+    """Return the constant C of a rate's ``N = (C σ/Δ)^p``.
 
-    Of the mean that is exact: at Δ/σ = C the sign of one value is wrong with probability ε. That of
-    the likelihood ratio is wrong with probability ``Φ(−√(N I_α) Δ/σ)`` in the limit of large N.
+    For the mean it holds for every N: one value has the error ε at Δ/σ = C. For the likelihood
+    ratio, whose error tends to ``Φ(−√(N I_α) Δ/σ)``, it holds for large N.
     """
     law = SymmetricStable(alpha)
     if rate == "optimal":
@@ -426,8 +426,8 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
     """Return the error of the likelihood ratio test, for ``alpha < 2``.
 
     With S, ρ and ψ as in `mutual_information`, the error is ``½ ρ^N E_Q[e^(−|S|/2)]``, that is
-    ``(ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``. The first factor is Chernoff's bound, the integral what
-    the error falls short of it.
+    ``(ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``. Chernoff's bound is ``ρ^N/2``, and the integral over π
+    the share of it that is reached.
     """
     if n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0
         return float(SymmetricStable(alpha).sf(h))

@@ -201,30 +201,29 @@ class DecayLaw:
     def envelope(self, lags: ArrayLike) -> Array:
         """Return the envelope f at lags ℓ > 0, not necessarily whole, any shape.
 
-        Computed from the logarithm where the amplitude, the factor ``f/c`` or their product is no
+        Computed from the logarithm where the amplitude, the quotient ``f/c`` or f itself is no
         float, or one with fewer digits.
         """
         lag = floats("lags", lags)
         require("lags", lag, lag > 0, "above 0")
-        has_factor = self.name in ("exponential", "tempered_power")  # λ^ℓ
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             if self.name == "logarithmic":
-                shape = 1 / np.log1p(lag)
-                log_shape = -np.log(np.log1p(lag))
+                quotient = 1 / np.log1p(lag)  # f/c
+                log_quotient = -np.log(np.log1p(lag))
             elif self.name == "exponential":
-                shape = self.decay**lag
-                log_shape = lag * self.log_decay
+                quotient = self.decay**lag
+                log_quotient = lag * self.log_decay
             else:
-                shape = lag**-self.decay
-                log_shape = -self.decay * np.log(lag)
+                quotient = lag**-self.decay
+                log_quotient = -self.decay * np.log(lag)
             if self.name == "tempered_power":
-                shape = shape * self.tempering**lag
-                log_shape = log_shape + lag * self.log_decay
-            plain = self.amplitude * shape
-            is_inexact = ~np.isfinite(plain) | (plain < _TINY) | (shape < _TINY)
-            if has_factor:
+                quotient = quotient * self.tempering**lag
+                log_quotient = log_quotient + lag * self.log_decay
+            f = self.amplitude * quotient
+            is_inexact = ~np.isfinite(f) | (f < _TINY) | (quotient < _TINY)
+            if self.name in ("exponential", "tempered_power"):
                 is_inexact |= lag > _LONGEST_POWER  # where λ, a float, has lost its digits
-            return np.where(is_inexact, np.exp(self.log_amplitude + log_shape), plain)[()]
+            return np.where(is_inexact, np.exp(self.log_amplitude + log_quotient), f)[()]
 
     def inverse(self, log_level: ArrayLike) -> Array:
         """Return the lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.

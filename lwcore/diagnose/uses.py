@@ -68,7 +68,7 @@ _AT_ONCE = (
 )
 
 
-class _Ended(NamedTuple):
+class _EndPoints(NamedTuple):
     """One end point of each sequence, (B,), and the gradient of its loss at all sites."""
 
     end: Tensor
@@ -117,7 +117,7 @@ class _Reading(NamedTuple):
         own = end.to(self.loss_gradients.device)
         return (ends[None] == own[:, None]).to(self.loss_gradients)
 
-    def ended(self) -> Iterator[_Ended]:
+    def end_points(self) -> Iterator[_EndPoints]:
         """Yield end points of all sequences, with the gradients of the loss there.
 
         Up to `ENDS` are taken one by one. More are cut into `ENDS` strata, runs of neighbours. Of
@@ -131,7 +131,7 @@ class _Reading(NamedTuple):
             draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
             end = stratum[draws]
             gradients = self.value_gradients(self.weights_at(end) * len(stratum))
-            yield _Ended(self._end_of_real_steps(end, gradients), gradients)
+            yield _EndPoints(self._end_of_real_steps(end, gradients), gradients)
 
     def _end_of_real_steps(self, end: Tensor, gradients: list[Tensor]) -> Tensor:
         """Return end points, moved to the last real step where a padded sequence is read out there.
@@ -155,16 +155,16 @@ class _Reading(NamedTuple):
         return torch.where(is_moved, last_real, end)
 
     def _rows(
-        self, band: Sequence[int], ended: Sequence[_Ended]
+        self, band: Sequence[int], end_points: Sequence[_EndPoints]
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield, for each end point and site, which rows are in a band, and the gradient in all.
 
         The site is given by its number; a row is in the band if the end point is so much later.
         """
-        for end, gradients in ended:
+        for end, gradients in end_points:
             for index, gradient in enumerate(gradients):
-                chosen = self.uses.sites[index].in_band(band, end)
-                yield index, chosen.to(gradient.device), gradient
+                in_band = self.uses.sites[index].in_band(band, end)
+                yield index, in_band.to(gradient.device), gradient
 
     def _replay(self) -> Replay:
         """Return the values as a function of the parameters."""
@@ -177,12 +177,12 @@ class _Reading(NamedTuple):
     def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
         """Return each band's part of the gradient, summed over sequences, as one vector."""
         replay = self._replay()
-        ended = list(self.ended())
+        end_points = list(self.end_points())
         vectors = []
         for band in bands:
             cotangents = [torch.zeros_like(value) for value in replay.values]
-            for index, chosen, gradient in self._rows(band, ended):
-                cotangents[index][chosen] += gradient[chosen]
+            for index, in_band, gradient in self._rows(band, end_points):
+                cotangents[index][in_band] += gradient[in_band]
             vectors.append(replay.vjp(cotangents))
         return torch.stack(vectors)
 
@@ -195,11 +195,11 @@ class _Reading(NamedTuple):
     ) -> Float[Tensor, "2 bands B"]:
         """Return each sequence's part of each band along its direction w, and the whole along it.
 
-        Both are products of ∂E/∂z and of J w, how values change along w: of the rows of the band,
-        and of all.
+        Both are sums of products of ∂E/∂z and of J w, how values change along w: over the rows of
+        the band, and over all rows.
         """
         whole = self.value_gradients()
-        ended = list(self.ended())
+        end_points = list(self.end_points())
         replay = self._replay()
         numbers = []
         for band, direction in zip(bands, directions, strict=True):
@@ -208,9 +208,9 @@ class _Reading(NamedTuple):
             for change, gradient in zip(changes, whole, strict=True):
                 along_all += in_double(change * gradient).sum((1, 2)).cpu()
             along_band = torch.zeros_like(along_all)
-            for index, chosen, gradient in self._rows(band, ended):
-                products = in_double(changes[index][chosen] * gradient[chosen]).sum(1)
-                sequences = chosen.nonzero()[:, 0]
+            for index, in_band, gradient in self._rows(band, end_points):
+                products = in_double(changes[index][in_band] * gradient[in_band]).sum(1)
+                sequences = in_band.nonzero()[:, 0]  # to which the rows belong
                 along_band.index_add_(0, sequences.cpu(), products.cpu())
             numbers.append(torch.stack([along_band, along_all]))
         return torch.stack(numbers, 1)

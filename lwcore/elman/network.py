@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Width = int
     Radii = tuple[float, float]
     BoundedInputs = ArrayLike
-    Rows = ArrayLike
+    ParameterRows = ArrayLike
 else:
 
     def _are_two_radii(pair: tuple[Any, ...]) -> bool:
@@ -73,7 +73,7 @@ else:
     # As in the companion's Section 2.1, but for rounding.
     BoundedInputs = _array("(n, T, d), of norms up to 1", _are_short)
     # C&E Definition 1 pairs neurons.
-    Rows = _array(
+    ParameterRows = _array(
         "(m, 1 + d), m even, d at least 1",
         lambda rows: rows.ndim == 2 and len(rows) % 2 == 0 < rows.shape[1] - 1,
     )
@@ -141,7 +141,9 @@ class ElmanNetwork:
     none of the others; the output is ``F_t = Σ_i c_i H_t^{(i)}/√m``.
     """
 
-    def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
+    def __init__(
+        self, parameters: ParameterRows, readout: FiniteReals, activation: Named = "tanh"
+    ) -> None:
         """Take rows ``[W_ii, U_i]`` and c, a number for each row.
 
         `symmetric_initialisation` draws both as the companion's theorems want them.
@@ -161,7 +163,7 @@ class ElmanNetwork:
         is_symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
         return 2 if is_symmetric and len(first) % 2 == 0 else 1
 
-    def at(self, parameters: Rows) -> ElmanNetwork:
+    def at(self, parameters: ParameterRows) -> ElmanNetwork:
         """Return the network with other parameters of the same shape, and the same readout."""
         rows = shaped("parameters", parameters, self.parameters.shape)
         return ElmanNetwork(rows, self.readout, self.activation)
@@ -262,7 +264,7 @@ def output_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.n
 
 @checked
 def linear_model(
-    initial: ElmanNetwork, parameters: Rows, inputs: BoundedInputs
+    initial: ElmanNetwork, parameters: ParameterRows, inputs: BoundedInputs
 ) -> Float[np.ndarray, "n T"]:
     """Return the outputs of the network's linear model around a start at which they are 0.
 
@@ -294,7 +296,7 @@ def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
 def scan(
     parameters: Array, inputs: Array, activation: Activation
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield for every step the states before, pre-activations, and states after, (n, m) each.
+    """Yield for every step the states before, pre-activations, and states after it, (n, m) each.
 
     The two halves of the neurons are multiplied apart: products of one shape round alike, so that
     equal neurons keep equal bits.
