@@ -7,8 +7,8 @@ independent sequences tell the sign of that mean. So one of the two laws SαS(lo
 of Eq. (31) is to be named, and all functions here say how well, or from how many sequences.
 
 Results depend on Δ/σ only, and arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the
-``alignment``, P_e or ε the ``error``. The ``rate`` says who detects, and with it the exponent p of
-``N ∝ (σ/Δ)^p``:
+``alignment``, P_e or ε the ``error``. The ``rate`` is that of detection, not a neuron's effective
+rate: it says who detects, and so which exponent p ``N ∝ (σ/Δ)^p`` has:
 
 * ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
 * ``"optimal"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
@@ -326,7 +326,8 @@ def binary_entropy(probability: FiniteReals) -> Array:
 def _entropy_deficit(log_odds: Array) -> Array:
     """Return ``log 2 − h_b(p)`` for log odds above 0 of 1 − p against p, accurate near 0."""
     half = np.minimum(log_odds, 1) / 2
-    near_zero = half * np.tanh(half) + np.log1p(-(np.tanh(half) ** 2)) / 2
+    bias = np.tanh(half)  # 1 − 2p
+    near_zero = half * bias + np.log1p(-(bias**2)) / 2
     entropy = unchecked(binary_entropy)(special.expit(-log_odds))
     return np.where(log_odds < 1, near_zero, _LOG_2 - entropy)
 

@@ -77,13 +77,8 @@ class Site:
     axes: tuple[int, ...]  # of a value's shape, along which its rows are
     times: Steps  # of the rows of the first value, then of the next
 
-    @property
-    def start(self) -> int:
-        """The step of the first row."""
-        return int(self.times[0])
-
     def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
-        """Return values, or gradients in them, in rows."""
+        """Return the site's rows from what all uses have made, or from gradients in that."""
         n_rows = len(self.times) // len(self.values)
         axes = [axis + 1 for axis in self.axes]  # behind that of sequences
         parts = []
@@ -94,7 +89,10 @@ class Site:
         return torch.cat(parts, 1)
 
     def in_band(self, band: Sequence[int], end: Tensor) -> Tensor:
-        """Say which rows, (B, N), were used so long before each sequence's end point, (B,)."""
+        """Say which rows, (B, N), were used by a lag of a band before their end point.
+
+        Each sequence has an end point of its own, (B,). A band goes from its first lag to its last.
+        """
         lags = end[:, None] - torch.from_numpy(self.times)
         return (lags >= band[0]) & (lags <= band[-1])
 

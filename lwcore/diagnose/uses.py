@@ -76,7 +76,7 @@ class _EndPoints(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """A batch of sequences, by the uses of parameters in one pass."""
+    """A batch of sequences that was run once: the tape of its uses, and the loss behind them."""
 
     uses: Uses
     tape: Tape
