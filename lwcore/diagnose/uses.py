@@ -102,12 +102,12 @@ class _Reading(NamedTuple):
         values: list[Tensor] = []
         for made in self.tape.made:
             values += made
-        found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
+        gradients = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
         by_use = []
         start = 0
         for made in self.tape.made:
-            own = found[start : start + len(made)]
-            by_use.append([dense(part) for part in own])
+            of_use = gradients[start : start + len(made)]
+            by_use.append([dense(gradient) for gradient in of_use])
             start += len(made)
         return [site.series(by_use) for site in self.uses.sites]
 
@@ -122,7 +122,7 @@ class _Reading(NamedTuple):
 
         Up to `ENDS` are taken one by one. More are cut into `ENDS` strata, runs of neighbours. Of
         each stratum one is drawn for each sequence, and its loss is multiplied by the number of end
-        points in the stratum: the mean over draws is the sum over all.
+        points in the stratum. So the mean over all draws is the sum over all end points.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
         for stratum in steps.tensor_split(min(ENDS, len(steps))):
