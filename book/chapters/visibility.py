@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from book.chapters.dose import SEEDS, TASKS, Condition, Learner, conditions, descended
-from lwcore.gradient import first_loss, transported, unit_length
+from lwcore.gradient import carry_back, first_loss, unit_length
 from lwcore.inference import sequences_needed
 from lwcore.results import environment, write_atomically
 from lwcore.transport import effective_rates, envelope
@@ -54,7 +54,7 @@ def gradients(
     (delta,) = torch.autograd.grad(summed_loss, hidden)
     lag = condition.lag
     first_end = max(first_loss(delta), lag)
-    ((_, rows),) = transported(trace, delta, [lag], first_end)
+    ((_, rows),) = carry_back(trace, delta, [lag], first_end)
     before_ends = slice(first_end - lag, trace.length - lag)
     part = trace.gathered_each(rows, before_ends)
     whole = trace.gathered_each(trace.backpropagate(delta))
