@@ -41,7 +41,15 @@ from torch import Tensor
 
 from lwcore.diagnose.tape import Call, Plan
 from lwcore.diagnose.tensors import in_reals
-from lwcore.diagnose.times import Bounds, are_told, bounds_of, has_unknown, settled, waits_of
+from lwcore.diagnose.times import (
+    Bounds,
+    are_told,
+    bounds_of,
+    has_repeats,
+    has_unknown,
+    settled,
+    waits_of,
+)
 from lwcore.diagnose.trials import Layout, Steps, Times
 from lwcore.signatures import require
 
@@ -141,6 +149,11 @@ class Gathered(NamedTuple):
     def has_unknown(self) -> bool:
         """Whether rows are left whose step is not known."""
         return any(has_unknown(group.own) for group in self.groups)
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether rows are left that may be made of one more step than was seen."""
+        return any(has_repeats(group.own.low) for group in self.groups)
 
     @property
     def are_told(self) -> bool:

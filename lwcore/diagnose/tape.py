@@ -309,8 +309,9 @@ def _recordable(
     if name in _IN_PLACE:
         name = name.replace("i", "", 1)
         function = getattr(Tensor, name)
-    writes = name.endswith("_") and not name.endswith("__")
-    require("model", f"{name}() of a parameter", not writes, "one that writes none in place")
+    writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    words = "one that writes none in place: by torch.where or torch.cat, say"
+    require("model", f"{name}() of a parameter", not writes, words)
     if function not in (functional.embedding, functional.embedding_bag):
         return function, args, named
     bound = inspect.signature(function).bind(*args, **named)

@@ -167,6 +167,15 @@ def has_unknown(bounds: Bounds) -> bool:
     return not _steps_are_even(moved, bounds.low[moved])
 
 
+def has_repeats(low: Steps) -> bool:
+    """Say whether a row is moved last by the step of the row before it.
+
+    It may be made of one more step that moved it too little to be seen, as in bfloat16.
+    """
+    moved = low[low >= 0]
+    return bool((np.diff(moved) == 0).any())
+
+
 def waits_of(own: Bounds, joined: Bounds) -> Steps | None:
     """Return by how many steps values wait for the first data that joins them, row by row.
 
