@@ -7,8 +7,8 @@ independent sequences tell the sign of that mean. So one of the two laws SαS(lo
 of Eq. (31) is to be named, and all functions here say how well, or from how many sequences.
 
 Results depend on Δ/σ only, and arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the
-``alignment``, P_e or ε the ``error``. The ``rate`` says who detects, and with it the exponent p of
-``N ∝ (σ/Δ)^p``:
+``alignment``, P_e or ε the ``error``. The ``rate`` is that of detection, not a neuron's effective
+rate: it says who detects, and so which exponent p ``N ∝ (σ/Δ)^p`` has:
 
 * ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
 * ``"optimal"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
@@ -51,16 +51,20 @@ Test = Literal["mean", "likelihood", "median"]
 Statistic = Literal["product", "mean"]
 
 _LOG_2 = float(np.log(2))
-_KNOWN = 1e100  # in scales: at larger shifts the sign is known, to rounding
-_KNOWN_GAUSSIAN = 40.0  # likewise, of a Gaussian
-_LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded by the one there
-_LARGEST_RATIO = 1e300  # of a shift and a scale
-_MOST = 1e307  # sequences, in a search
-_QUADRATIC = 1e-100  # in scales: of smaller shifts only N h² counts, and h² may be no float
-_MOST_VARIANCE = 1e300  # of the log ratio of all values: the sign is known long before
-_FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
+
+# Shifts h = Δ/σ, in scales.
+_LEAST_SQUARED = 1e-100  # below it h² may be no float; only N h² counts there
+_KNOWN_GAUSSIAN = 40.0  # above it one Gaussian value tells the sign, to rounding
+_LARGEST_OF_LIKELIHOOD = 1e6  # above it the likelihood's error is bounded by the one here
+_KNOWN = 1e100  # above it one value of any law tells the sign, to rounding
+_LARGEST_RATIO = 1e300  # the largest h that is taken
+
+# Numbers that end a computation: the sign is known long before, or nothing is left but rounding.
+_MOST_SEQUENCES = 1e307  # in a search
+_MOST_VARIANCE = 1e300  # of the log ratio of all values
 _LEAST_EXPONENT = -800.0  # e^x is 0 below it, as a float
 _KERNEL_END = 14.0  # beyond it 1/cosh πt is rounding
+_FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 
 
 @checked
@@ -162,10 +166,10 @@ def detection_threshold(
 
 
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
-    """Return the product of some numbers divided by others, infinite after a division by 0.
+    """Return the product of factors over that of divisors, infinite after a division by 0.
 
-    No divisor is below 0, and −0 is 0. Powers of 2 are kept apart: they round nothing, and no step
-    leaves the range of a float, where a product of two of the numbers might.
+    Products are taken of mantissas, and powers of 2 are added up beside them: C σ may be beyond a
+    float where C σ/(m̄ f) is one. No divisor is below 0, and −0 is 0.
     """
     fraction: Any = np.float64(1.0)
     power: Any = np.intc(0)
@@ -184,15 +188,16 @@ def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
 
 @functools.cache
 def _error_constant(alpha: float, error: float, rate: DetectionRate) -> float:
-    """Return C of ``N = (C σ/Δ)^p``: the Δ/σ at which one sequence has the error ε.
+    """Return the constant C of a rate's ``N = (C σ/Δ)^p``.
 
-    For ``"optimal"`` it is the C that holds for large N.
+    For the mean it holds for every N: one value has the error ε at Δ/σ = C. For the likelihood
+    ratio, whose error tends to ``Φ(−√(N I_α) Δ/σ)``, it holds for large N.
     """
     law = SymmetricStable(alpha)
     if rate == "optimal":
-        gaussian = -special.ndtri(error)  # Φ⁻¹(1 − ε), by symmetry
-        return float(gaussian / np.sqrt(law.fisher_information()))
-    return float(-law.ppf(error))  # F_α⁻¹(1 − ε), likewise
+        gaussian_quantile = -special.ndtri(error)  # Φ⁻¹(1 − ε), by symmetry
+        return float(gaussian_quantile / np.sqrt(law.fisher_information()))
+    return float(-law.ppf(error))  # F_α⁻¹(1 − ε), by symmetry
 
 
 @checked
@@ -217,7 +222,7 @@ def kl_divergence(
         ratio_name = "shift/scale · n_sequences^(1 − 1/alpha)"
     require(ratio_name, h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
     law = SymmetricStable(alpha)
-    is_tiny = h < _QUADRATIC  # Δ² may be beyond a float
+    is_tiny = h < _LEAST_SQUARED  # Δ² may be beyond a float
     with np.errstate(over="ignore"):
         divergence = n * law.kl(2 * np.where(is_tiny, 0, h))
         if is_tiny.any():
@@ -321,7 +326,8 @@ def binary_entropy(probability: FiniteReals) -> Array:
 def _entropy_deficit(log_odds: Array) -> Array:
     """Return ``log 2 − h_b(p)`` for log odds above 0 of 1 − p against p, accurate near 0."""
     half = np.minimum(log_odds, 1) / 2
-    near_zero = half * np.tanh(half) + np.log1p(-(np.tanh(half) ** 2)) / 2
+    bias = np.tanh(half)  # 1 − 2p
+    near_zero = half * bias + np.log1p(-(bias**2)) / 2
     entropy = unchecked(binary_entropy)(special.expit(-log_odds))
     return np.where(log_odds < 1, near_zero, _LOG_2 - entropy)
 
@@ -421,27 +427,42 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
     """Return the error of the likelihood ratio test, for ``alpha < 2``.
 
     With S, ρ and ψ as in `mutual_information`, the error is ``½ ρ^N E_Q[e^(−|S|/2)]``, that is
-    ``(ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``: Chernoff's exponent, and all of the rest.
+    ``(ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``. Chernoff's bound is ``ρ^N/2``, and the integral over π
+    the share of it that is reached.
     """
     if n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0
         return float(SymmetricStable(alpha).sf(h))
     if h * np.sqrt(n) < np.finfo(float).eps:  # the error is ½ to rounding
         return 0.5
-    h, n = _within_floats(min(h, _LARGEST), n)
+    h, n = _within_floats(min(h, _LARGEST_OF_LIKELIHOOD), n)
     tilted = _TiltedLaw(alpha, h)
-    if n * tilted.log_affinity < _LEAST_EXPONENT:  # Chernoff's bound, ρ^N/2, is below any float
+    log_bound = n * tilted.log_affinity  # of ρ^N
+    if log_bound < _LEAST_EXPONENT:
         return 0.0
+    integral = _integral_of_powers(alpha, h, n, tilted)
+    error = float(np.exp(log_bound) * integral / (2 * np.pi))
+    return min(error, 0.5)
+
+
+def _integral_of_powers(alpha: float, h: float, n: float, tilted: _TiltedLaw) -> float:
+    """Return ``∫_0^∞ ψ(t)^N/(¼ + t²) dt``.
+
+    ψ^N begins as a bell and then oscillates. With the largest log ratio L, |ψ| falls as
+    ``(t L)^(−½)``. So the end of the integral is moved out, an octave at a time, until the last
+    octave adds nothing, or as far as `_FARTHEST`; where N is small, something is left beyond.
+    """
     largest_ratio = tilted.ratio.max()
-    width = 1 / np.sqrt(n * tilted.variance)  # of ψ^N, nearly a Gaussian
+    width = 1 / np.sqrt(n * tilted.variance)  # of the bell
     first_panel = min(0.25, width)
-    # |ψ| falls as (t L)^(−½), L its smooth maximum: to be followed for a while where N is small
+    widest_panel = 2 / largest_ratio  # a third of a period of cos(t L)
     end = 16 * width
     farthest = max(end, _FARTHEST / largest_ratio)
     while True:
-        t, weight = _graded_rule(first_panel, 2 / largest_ratio, end)
-        turns = int(end * np.ptp(tilted.ratio, axis=1).max())  # of the cosine in one panel
-        finer = _TiltedLaw(alpha, h, 20 + turns)
-        log_psi, sign = finer.characteristic_function(t)
+        t, weight = _graded_rule(first_panel, widest_panel, end)
+        # ψ is an integral over x itself, of cos(t L(x)): at the end it turns so often in a panel.
+        turns = int(end * np.ptp(tilted.ratio, axis=1).max())
+        resolved = _TiltedLaw(alpha, h, 20 + turns)
+        log_psi, sign = resolved.characteristic_function(t)
         terms = weight * sign ** np.mod(n, 2) * np.exp(n * log_psi) / (0.25 + t**2)
         integral = np.sum(terms)
         last_octave = terms[t > end / 2]
@@ -449,12 +470,11 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
             break
         end = min(2 * end, farthest)
     if n % 2 == 0:  # then the rest is positive, and falls as t^(−N/2 − 2) on the whole
-        fall = 0.5 ** (n / 2 + 1)  # from one octave to the next
-        integral += np.sum(last_octave) * fall / (1 - fall)
-    else:  # then it swings about 0, and a soft end over some periods leaves nothing of it
-        integral = np.sum(terms * special.erfc(20 * (t / end - 0.75)) / 2)
-    error = float(np.exp(n * tilted.log_affinity) * integral / (2 * np.pi))
-    return min(error, 0.5)
+        ratio = 0.5 ** (n / 2 + 1)  # of one octave to the one before: a geometric series
+        return integral + np.sum(last_octave) * ratio / (1 - ratio)
+    # Otherwise it swings about 0: terms that fade out over some periods leave nothing of it.
+    fading = special.erfc(20 * (t / end - 0.75))  # from 2 at half of the end to 0 at the end
+    return np.sum(terms * fading / 2)
 
 
 @checked
@@ -484,7 +504,7 @@ def _least_number(test: Test, alpha: float, h: float, error: float) -> float:
     if h == 0:
         return float("inf")
     guess = sample_complexity(h, 1, 1, alpha, error, "optimal")
-    if not guess < _MOST:
+    if not guess < _MOST_SEQUENCES:
         return float("inf")  # or, but for a factor of ten, too large for a float
 
     def errs_too_often(n: float) -> bool:
@@ -507,30 +527,33 @@ def _least_number(test: Test, alpha: float, h: float, error: float) -> float:
 def _within_floats(h: float, n: float) -> tuple[float, float]:
     """Return a larger h and fewer sequences that tell as much, where h² is beyond a float.
 
-    Of shifts so small only N h² counts, to rounding.
+    Of shifts so small only N h² counts, to rounding. The larger h is still small itself, and leaves
+    many sequences.
     """
-    if h >= _QUADRATIC:
+    if h >= _LEAST_SQUARED:
         return h, n
-    together = h * np.sqrt(n)
-    larger = max(1e-6 * min(together, 1e-2), 1e-50)
-    return larger, float((together / larger) ** 2)
+    root = h * np.sqrt(n)  # √(N h²)
+    larger = max(1e-6 * min(root, 1e-2), 1e-50)
+    return larger, float((root / larger) ** 2)
 
 
 class _TiltedLaw:
-    """The law Q of one observation with density ``√(p₊ p₋)/ρ``, under which L is symmetric.
+    """The law Q of one observation with density ``√(p₊ p₋)/ρ``, half-way between the two laws.
 
-    `ratio` holds L at the nodes of a quadrature, `weight` the masses of Q there, `variance` that of
-    L, and ρ, the affinity of the two laws, is kept as a logarithm.
+    Under Q the log ratio L is symmetric, so that its characteristic function ψ is real. `ratio` is
+    L at the nodes of a quadrature over ``x > 0``, `weight` the masses of Q there and at −x
+    together, `variance` that of L. ρ, the affinity of the two laws, is kept as a logarithm.
     """
 
     def __init__(self, alpha: float, h: float, order: int = 16) -> None:
         self.ratio, mass = log_ratio(alpha, h, order)
         weight = mass * np.exp(-self.ratio / 2)  # √(p₊ p₋) dx
-        total = weight.sum()
-        distance = np.sum(mass * np.expm1(-self.ratio / 2) ** 2)  # 1 − ρ
-        log_affinity = np.log(2 * total) if distance >= 0.5 else np.log1p(-distance)
+        half_affinity = weight.sum()  # x below 0 has the other half
+        # ∫_{x>0} (√p₊ − √p₋)² dx is 1 − ρ, from which ρ is known to all digits where it is near 1.
+        distance = np.sum(mass * np.expm1(-self.ratio / 2) ** 2)
+        log_affinity = np.log(2 * half_affinity) if distance >= 0.5 else np.log1p(-distance)
         self.log_affinity = float(log_affinity)
-        self.weight = weight / total
+        self.weight = weight / half_affinity
         self.variance = float(np.sum(self.weight * self.ratio**2))
 
     def characteristic_function(self, frequency: Array) -> tuple[Array, Array]:

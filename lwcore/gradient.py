@@ -17,7 +17,7 @@ entries of a state, P of parameters. In formulas T(ℓ) is the matched statistic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from lwcore.ambient import FORWARD_MODE, own_precision
 from lwcore.cells import Cell
-from lwcore.signatures import FiniteReals, Index, Lags, checked, require, unchecked
+from lwcore.signatures import FiniteReals, Index, Lags, checked, renamed, require, unchecked
 from lwcore.trace import Direction, Trace, as_vectors
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
@@ -128,10 +128,10 @@ def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
 
 
 @checked
-def transported(
+def carry_back(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals, first: Index = 0
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
-    """Yield, for each lag, all loss gradients carried back that many steps, ``δ_tᵀ M_{t,ℓ}``.
+    """Carry all loss gradients back, and yield ``δ_tᵀ M_{t,ℓ}`` for each lag.
 
     Implements Eq. (3). Rows belong to the end points t = max(ℓ, first) … T − 1 in order: the row of
     t is a gradient in the state ``s_{t−ℓ}``. This is exact backpropagation; nothing is
@@ -187,7 +187,7 @@ def total_transport(
     require("sensitivity", sensitivity, is_of_states, f"of the shape {shape} of states")
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
     by_lag = []
-    for lag, rows in transported(trace, loss_gradients, whole_lags):
+    for lag, rows in carry_back(trace, loss_gradients, whole_lags):
         start = end_steps - lag  # to which the gradient at t is carried back, t − ℓ
         arrived = rows[:, start] * sensitivity[:, start]
         by_lag.append(arrived.sum(-1))
@@ -219,7 +219,7 @@ def lag_gradients(
     if lags is None:
         lags = np.arange(trace.length)
     by_lag: dict[str, list[Tensor]] = {name: [] for name in trace.parameters}
-    for lag, rows in transported(trace, loss_gradients, lags, first):
+    for lag, rows in carry_back(trace, loss_gradients, lags, first):
         starts = slice(max(lag, first) - lag, trace.length - lag)  # t − ℓ, of all end points t
         step = trace.stepped(trace.inputs[:, starts], trace.previous[:, starts])
         pull_to_parameters = vjp(step, trace.parameters)[1]
@@ -357,7 +357,8 @@ class Factorisation(NamedTuple):
     * `envelope`: f(ℓ).
     * `alignment`: m̄(ℓ), mean alignments weighted with ``|μ|``.
 
-    What E T falls short of f m̄ is lost where rates are negative, or depend on alignments.
+    The two sides differ where rates are negative, which makes E T smaller, and where they depend on
+    alignments, which may make it smaller or larger.
     """
 
     statistic: Float[Tensor, " lags"]
@@ -373,18 +374,19 @@ def factorise(
 ) -> Factorisation:
     """Return both sides of ``E T = f m̄``: equal if rates are independent of alignments and ≥ 0.
 
-    Implements Eqs. (29) and (30): ``m̄ = Σ_q E|μ^{(q)}| sgn(m_q) m_q / Σ_q E|μ^{(q)}|``. Arguments
-    are those of `matched_statistic`. Of independent rates ``E T = Σ_q |m_q| E μ^{(q)}``, which is
-    less than f m̄ if some are negative, as rates of first order and exact ones may be.
+    Implements Eqs. (29) and (30): ``m̄ = Σ_q E|μ^{(q)}| sgn(m_q) m_q / Σ_q E|μ^{(q)}|``, NaN where
+    all rates are 0. Arguments are those of `matched_statistic`. Of independent rates ``E T = Σ_q
+    |m_q| E μ^{(q)}``, which is less than f m̄ if some are negative, as rates of first order and
+    exact ones may be.
     """
-    sizes = rates.abs().mean((0, 1))  # E|μ^{(q)}|
-    turned = alignments.mean((0, 1)) * signs  # |m_q|, if the signs are right
-    weighted_sum = (sizes * turned).sum(-1)
+    size_of_rates = rates.abs().mean((0, 1))  # E|μ^{(q)}|
+    aligned = alignments.mean((0, 1)) * signs  # |m_q|, if the signs are right
+    weighted_sum = (size_of_rates * aligned).sum(-1)
     mean_statistic = matched_statistic(rates, alignments, signs).mean(0)
     return Factorisation(
         statistic=mean_statistic,
         envelope=envelope(rates),
-        alignment=weighted_sum / sizes.sum(-1),
+        alignment=weighted_sum / size_of_rates.sum(-1),
     )
 
 
@@ -395,3 +397,7 @@ def _require_fit(trace: Trace, loss_gradients: Tensor) -> Tensor:
     require("loss_gradients", loss_gradients, is_allowed, f"of one of the shapes {allowed}")
     require("loss_gradients", loss_gradients, bool(loss_gradients.isfinite().all()), "finite")
     return loss_gradients
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"transported": "carry_back"})

@@ -37,6 +37,7 @@ from lwcore.signatures import (
     are_lags,
     checked,
     floats,
+    renamed,
     require,
     unchecked,
     warn,
@@ -61,24 +62,10 @@ PAPER_V2: dict[str, Any] = {"rate": "paper_v2", "envelope_squared": True}
 # Options of `required` for what an optimiser meets: the noise of the whole gradient. Chapter 08
 # measures that the numbers of sequences have a variance.
 OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-_RENAMED = {
-    "LETTER": "PAPER_V2",
-    "OPTIMISER": "OPTIMISER_VIEW",
-    "summary": "signal_and_noise",
-}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
 _LARGEST = 1e290  # in size: sums of numbers up to it are floats
 _MOST_SIGNS = 10**9  # that are held in memory
-
-
-def __getattr__(name: str) -> Any:
-    """Return what a former name stands for, with a warning that gives the new one."""
-    if name not in _RENAMED:
-        raise AttributeError(f"module 'lwcore.inference' has no attribute {name!r}")
-    new_name = _RENAMED[name]
-    warn(f"lwcore.inference.{name} is now called {new_name}.", DeprecationWarning)
-    return globals()[new_name]
 
 
 @checked
@@ -576,3 +563,14 @@ def _tails(numbers: Array) -> tuple[Array, Array]:
     fitted = stable.fit(columns)
     shape = numbers.shape[:-1]
     return np.reshape(fitted.alpha, shape), np.reshape(fitted.scale, shape)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(
+        __name__,
+        {
+            "LETTER": "PAPER_V2",
+            "OPTIMISER": "OPTIMISER_VIEW",
+            "summary": "signal_and_noise",
+        },
+    )

@@ -44,13 +44,14 @@ class Neurons(NamedTuple):
         first_0  = 0,        first_ℓ  = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j
 
     and `lead_t` is added to ``first_1``. Head and lead are what an LSTM's show gate does at the end
-    point; other cells have none, and begin with 1. With a head, ``mixing_j`` reaches the diagonal
-    one lag later: it enters through h, c a step further back.
+    point; other cells have none, and begin with 1. An LSTM's mixing leads from c_j to h_{j−1}, and
+    from there to c with the next step: its rate of first order is ``zeroth_ℓ + first_{ℓ−1}
+    retention_j``.
 
     * `retention`: what a neuron keeps of itself in a step, the diagonal of A.
-    * `mixing`: the diagonal of R; with a head, times the expression of the step before.
-    * `head`: of an LSTM, the expression e_t of c in h.
-    * `lead`: of an LSTM, what the show gate adds at the end point.
+    * `mixing`: the diagonal of R; of an LSTM times e_{j−1}, which leads on from h_{j−1} to c.
+    * `head`: of an LSTM, ``e_t = ∂h_t/∂c_t``.
+    * `lead`: of an LSTM, the diagonal of its show gate's mixing at the end point, times e_{t−1}.
     """
 
     retention: Tensor
@@ -58,13 +59,9 @@ class Neurons(NamedTuple):
     head: Tensor | None = None
     lead: Tensor | None = None
 
-    def select(self, index: Any) -> Neurons:
-        """Select sequences, steps or neurons, by an index into the axes (B, T, H)."""
-        return select_each(self, index)
-
 
 def select_each(parts: Parts, index: Any) -> Parts:
-    """Index every tensor of a named tuple; None stays None."""
+    """Index every tensor (B, T, …) of a named tuple, as `Neurons` is one; None stays None."""
     return parts._make(None if tensor is None else tensor[index] for tensor in parts)
 
 
@@ -239,7 +236,7 @@ class Trace:
         """Return each sequence's own gradient ``Σ_t λ_tᵀ B_t``, as one vector of all parameters.
 
         The rows λ_t are gradients in the states after the given steps, all steps by default: those
-        of `backpropagate` give the whole gradient, those of `lwcore.gradient.transported` a lag's
+        of `backpropagate` give the whole gradient, those of `lwcore.gradient.carry_back` a lag's
         part.
         """
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from lwcore.ambient import own_precision
 from lwcore.signatures import Finite, Index, Lags, checked, require
-from lwcore.trace import Neurons, Trace
+from lwcore.trace import Neurons, Trace, select_each
 
 Order = Literal["zeroth", "first", "exact"]
 
@@ -38,7 +38,7 @@ Order = Literal["zeroth", "first", "exact"]
 _PRODUCT_ENTRIES = 2**18  # entries of products that are carried back together
 _RATE_ENTRIES = 2**17  # rates of the zeroth and first order
 _CONDENSED_ENTRIES = 2**23  # entries of the Jacobians that are kept for many products
-_ARRAYS_A_PRODUCT = 4  # of its size: several sequences' Jacobians are copied for a product
+_ARRAYS_A_PRODUCT = 4  # of a product's size, where its Jacobians come from several sequences
 
 
 @checked
@@ -62,7 +62,7 @@ def split(
     the split of Eqs. (11) and (23). Needs a cell of `lwcore.cells`.
     """
     jacobian = trace.jacobian(steps).dense()
-    neurons = trace.neurons.select((slice(None), steps))
+    neurons = select_each(trace.neurons, (slice(None), steps))
     require("steps", steps, jacobian.shape[1], f"some of the {trace.length} steps of the trace")
     retention = torch.diag_embed(neurons.retention)
     if neurons.head is not None:
@@ -77,7 +77,7 @@ def split(
 def lags_and_ends(length: int, lags: Lags, ends: Lags | None = None) -> tuple[list[int], Tensor]:
     """Return lags and end points as whole numbers; refuse those that do not fit into sequences.
 
-    Without `ends`, end points are all steps that have the longest lag behind them.
+    Without `ends`, end points are all steps t for which t − ℓ is a step for every lag.
     """
     whole_lags = [int(lag) for lag in lags]
     longest = whole_lags[-1]
@@ -139,11 +139,11 @@ def effective_rates(
         [0.75     0.5625   0.421875]
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
-    return _join(stream_rates(trace, whole_lags, end_steps, order))
+    return _assemble(stream_rates(trace, whole_lags, end_steps, order))
 
 
-def _join(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
-    """Join results of groups of sequences, each lag by lag, into one array (B, ends, lags, …)."""
+def _assemble(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
+    """Return one array (B, ends, lags, …) from groups of sequences that come lag by lag."""
     of_groups = []
     for _, by_lag in groups:
         of_group = torch.stack(list(by_lag), dim=2)  # lags become axis 2
@@ -154,7 +154,10 @@ def _join(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
 def stream_rates(
     trace: Trace, lags: list[int], ends: Tensor, order: Order
 ) -> Iterator[tuple[slice, Iterator[Tensor]]]:
-    """Yield groups of sequences, each with its rates (b, ends, H) lag by lag, to bound memory."""
+    """Yield groups of sequences, and for each an iterator over its rates (b, ends, H), lag by lag.
+
+    Neither all sequences nor all lags are held at once.
+    """
     if order == "exact":
         yield from _stream_products(trace, lags, ends, _copy_diagonal)
         return
@@ -162,7 +165,7 @@ def stream_rates(
     n_at_once = max(1, _RATE_ENTRIES // (len(ends) * trace.hidden_size))
     for start in range(0, len(trace.inputs), n_at_once):
         group = slice(start, start + n_at_once)
-        yield group, expand(trace.neurons.select(group), lags, ends)
+        yield group, expand(select_each(trace.neurons, group), lags, ends)
 
 
 def _copy_diagonal(block: Tensor) -> Tensor:
@@ -182,9 +185,9 @@ def _zeroth_order(neurons: Neurons, lags: list[int], ends: Tensor) -> Iterator[T
 def _first_order(neurons: Neurons, lags: list[int], ends: Tensor) -> Iterator[Tensor]:
     """Yield ``γ + ζ`` at each of the lags, (b, ends, H), Eqs. (14) and (23).
 
-    ζ is the diagonal of Eq. (12)'s sum. ``∏_j (A_j + εR_j)`` is multiplied out up to first order in
-    ε, one factor at a time, Eq. (45); see `Neurons`. Unlike a sum of ``R/A`` this also holds where
-    a gate is open all the way, A = 0.
+    ζ is the diagonal of Eq. (12)'s sum, whose summands are paths that mix once. It is built one
+    step at a time, Eq. (45): at step j the paths that have mixed keep, and those that have not may
+    mix now. Unlike a sum of ``R/A`` this also holds where a gate is open all the way, A = 0.
     """
     gamma = _at_lag_zero(neurons, ends)
     zeta = torch.zeros_like(gamma)
@@ -193,23 +196,20 @@ def _first_order(neurons: Neurons, lags: list[int], ends: Tensor) -> Iterator[Te
         retention = at_steps(neurons.retention, step)
         mixing = at_steps(neurons.mixing, step)
         # ζ_ℓ = ζ_{ℓ−1} A_j + γ_{ℓ−1} R_j, the product rule
-        mixed_later = zeta * retention
-        zeta = torch.addcmul(mixed_later, gamma, mixing)
+        zeta_kept = zeta * retention
+        zeta = torch.addcmul(zeta_kept, gamma, mixing)
         if lag == 1 and neurons.lead is not None:
             zeta = zeta + at_steps(neurons.lead, ends)
         gamma = gamma * retention
         if lag not in lags:
             continue
-        if neurons.head is None:
-            yield gamma + zeta
-        else:
-            # With a show gate R_j leads to h_{j−1} and not to c_{j−1}: what it adds reaches
-            # ∂h_t/∂c_{t−ℓ} one lag later. At lag 1 the first order is γ.
-            yield gamma + mixed_later
+        # An LSTM's path that mixes at j itself ends in h_{j−1}. The rate is that of c_{j−1}, and
+        # the path comes from h to c with the next step back. So at lag 1 the first order is γ.
+        yield gamma + (zeta if neurons.head is None else zeta_kept)
 
 
 def _at_lag_zero(neurons: Neurons, ends: Tensor) -> Tensor:
-    """Return what the products begin with: ``e_t = ∂h_t/∂c_t`` with a show gate, and else 1."""
+    """Return γ at lag 0, with which its products begin: ``e_t = ∂h_t/∂c_t`` of an LSTM, else 1."""
     if neurons.head is not None:
         return at_steps(neurons.head, ends)
     return torch.ones_like(at_steps(neurons.retention, ends))
@@ -233,12 +233,13 @@ def at_steps(values: Float[Tensor, "B T ..."], times: Tensor) -> Tensor:
 
 
 def _stream_products(
-    trace: Trace, lags: list[int], ends: Tensor, read: Callable[[Tensor], Tensor]
+    trace: Trace, lags: list[int], ends: Tensor, extract: Callable[[Tensor], Tensor]
 ) -> Iterator[tuple[slice, Iterator[Tensor]]]:
-    """Yield groups of sequences, each with `read` of its blocks of M, (b, ends, …), lag by lag.
+    """Yield groups of sequences, each with what `extract` takes from blocks of M, lag by lag.
 
-    The blocks are ``∂h_t/∂h_{t−ℓ}``, or ``∂h_t/∂c_{t−ℓ}``. They are carried back for groups of end
-    points, of several sequences where these are small: their Jacobians have to be copied.
+    The blocks are ``∂h_t/∂h_{t−ℓ}``, or ``∂h_t/∂c_{t−ℓ}``; of each, results are (b, ends, …). A
+    group holds one sequence where its end points alone make up `_PRODUCT_ENTRIES`, and more where
+    they are few: then one call does more, though Jacobians are copied side by side for it.
     """
     block_entries = trace.hidden_size * trace.history.shape[-1]
     n_at_once = max(1, _PRODUCT_ENTRIES // block_entries)
@@ -246,7 +247,7 @@ def _stream_products(
     for sequences in torch.arange(len(trace.inputs)).split(n_sequences):
         of_groups = []
         for end_group in ends.split(n_at_once):
-            of_groups.append(_products_by_lag(trace, sequences, end_group, lags, read))
+            of_groups.append(_products_by_lag(trace, sequences, end_group, lags, extract))
         by_lag = (torch.cat(at_lag, dim=1) for at_lag in zip(*of_groups, strict=True))
         yield slice(int(sequences[0]), int(sequences[-1]) + 1), by_lag
 
@@ -256,9 +257,9 @@ def _products_by_lag(
     sequences: Tensor,
     ends: Tensor,
     lags: list[int],
-    read: Callable[[Tensor], Tensor],
+    extract: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Return `read` of the products of one group at each of the lags.
+    """Return what `extract` takes from the products of one group, at each of the lags.
 
     All pairs of a sequence and an end point are carried back together: rows of h at the end point,
     times one Jacobian more at each lag, ``M_{t,ℓ} = M_{t,ℓ−1} J_{t−ℓ+1}``.
@@ -272,7 +273,7 @@ def _products_by_lag(
     for lag in range(1, longest + 1):
         products = pull(lag, products)
         if lag in lags:
-            result = read(trace.carried(products))
+            result = extract(trace.carried(products))
             results.append(result.unflatten(0, (len(sequences), -1)))
     return results
 
@@ -280,10 +281,11 @@ def _products_by_lag(
 def _pull_by_lag(
     trace: Trace, sequences: Tensor, ends: Tensor, longest: int
 ) -> Callable[[int, Tensor], Tensor]:
-    """Return a function that multiplies the rows of all pairs (sequence, t) by ``J_{t−ℓ+1}``.
+    """Return a function of a lag ℓ and rows that multiplies those of all pairs by ``J_{t−ℓ+1}``.
 
-    It takes the lag ℓ and the rows. Where the end points are so close that most Jacobians take part
-    in many products, all are condensed once, if they fit into memory.
+    A pair is a sequence and an end point t. Where end points are so close that Jacobians take part
+    in several products, each is condensed once (see `StepJacobian.condensed`), if all fit into
+    memory.
     """
     sequence, end = torch.cartesian_prod(sequences, ends).unbind(1)
 
@@ -295,18 +297,18 @@ def _pull_by_lag(
     n_steps = int(ends[-1]) - first_step + 1
     n_jacobians = len(sequences) * n_steps
     block_entries = trace.hidden_size * trace.history.shape[-1]
-    most_are_shared = n_steps < longest * len(ends)
-    if not most_are_shared or n_jacobians * block_entries > _CONDENSED_ENTRIES:
+    are_shared = n_steps < longest * len(ends)  # each end point takes `longest` of them
+    if not are_shared or n_jacobians * block_entries > _CONDENSED_ENTRIES:
         return pull_each
 
     steps = torch.arange(first_step, first_step + n_steps)
     sequence_of_each, step_of_each = torch.cartesian_prod(sequences, steps).unbind(1)
     condensed = trace.jacobian(step_of_each, sequence_of_each).condensed()
-    # Where the J_t of each pair stands among these: a sequence after the other, step by step.
-    place = (sequence - sequences[0]) * n_steps + end - first_step
+    # They stand sequence after sequence, step by step: here the J_t of each pair.
+    place_of_end = (sequence - sequences[0]) * n_steps + end - first_step
 
     def pull_condensed(lag: int, rows: Tensor) -> Tensor:
-        return condensed(_index(place - lag + 1), rows)
+        return condensed(_index(place_of_end - lag + 1), rows)
 
     return pull_condensed
 
@@ -323,7 +325,7 @@ def exact_rates_and_share(
     `effective_rates`.
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
-    joined = _join(_stream_products(trace, whole_lags, end_steps, _diagonal_and_share))
+    joined = _assemble(_stream_products(trace, whole_lags, end_steps, _diagonal_and_share))
     return joined[..., :-1], joined[..., -1]
 
 

@@ -43,7 +43,7 @@ from lwcore.signatures import (
 from lwcore.stable.standard import Array
 
 Definition = Literal["supremum", "first_passage"]
-Verdict = Literal["exponential", "power", "logarithmic", "undecided", "none"]
+RegimeVerdict = Literal["exponential", "power", "logarithmic", "undecided", "none"]
 LawName = Literal["exponential", "power", "logarithmic", "tempered_power"]
 if TYPE_CHECKING:
     Amplitude = float
@@ -54,10 +54,10 @@ else:
     )  # see `DecayLaw`
     Parameter = constrained(Real, "a number", lambda _: True)  # NaN where a law has none
 _TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
-_NO_FLOAT = 700.0  # a logarithm beyond which an amplitude may be no float
-_NEAREST = 1e-6  # of the last lag: between lags that span less a power looks exponential
-_FEW = 1e6  # lags up to which a power of λ keeps nine digits
-_EXACT = 2**40  # lags up to which sums of them are exact
+_LARGEST_LOG = 700.0  # of an amplitude that a float holds in any case
+_LEAST_SPREAD = 1e-6  # of lags, over the last: closer together, a power looks exponential
+_LONGEST_POWER = 1e6  # lags up to which λ^ℓ keeps nine digits
+_LONGEST_SUMMED = 2**40  # lags up to which sums of them are exact
 
 
 @checked
@@ -153,33 +153,34 @@ class DecayLaw:
     decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
     tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
     # log c, also where c is no float
-    log_amplitude: Parameter = field(default=float("nan"), repr=False, compare=False)
+    log_amplitude: Parameter = field(default=float("nan"), repr=False)
     # log λ, which a λ next to 1 does not tell
-    log_decay: Parameter = field(default=float("nan"), repr=False, compare=False)
+    log_decay: Parameter = field(default=float("nan"), repr=False)
 
     def __post_init__(self) -> None:
         """Require the parameters that the law has, and complete their logarithms."""
         is_float = 0 < self.amplitude < np.inf
-        sign = 1 if self.amplitude else -1
-        is_known = is_float or _NO_FLOAT < sign * self.log_amplitude < np.inf
-        require("amplitude", self.amplitude, is_known, "a finite number above 0")
-        if is_float:
-            object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
+        # One that no float holds is infinite or 0, and its logarithm has to say as much.
+        log_c = self.log_amplitude if self.amplitude > 0 else -self.log_amplitude
+        is_amplitude = is_float or _LARGEST_LOG < log_c < np.inf
+        require("amplitude", self.amplitude, is_amplitude, "a finite number above 0")
 
-        factor = {"exponential": self.decay, "tempered_power": self.tempering}.get(self.name, 1.0)
-        with np.errstate(over="ignore", under="ignore"):
-            is_given = bool(np.exp(self.log_decay) == factor)
-        if factor > 0 and not is_given:
-            object.__setattr__(self, "log_decay", float(np.log(factor)))
-
+        factor = 1.0  # λ
         if self.name == "exponential":
-            is_decay = 0 < self.decay < np.inf
-            require("decay", self.decay, is_decay, "a finite number above 0")
+            factor = self.decay
+            require("decay", factor, 0 < factor < np.inf, "a finite number above 0")
         elif self.name != "logarithmic":
             require("decay", self.decay, np.isfinite(self.decay), "a finite number")
         if self.name == "tempered_power":
-            is_factor = 0 < self.tempering < np.inf
-            require("tempering", self.tempering, is_factor, "a finite number above 0")
+            factor = self.tempering
+            require("tempering", factor, 0 < factor < np.inf, "a finite number above 0")
+
+        if is_float:
+            object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
+        with np.errstate(over="ignore", under="ignore"):
+            is_given = np.exp(self.log_decay) == factor
+        if not is_given:
+            object.__setattr__(self, "log_decay", float(np.log(factor)))
 
     def __eq__(self, other: object) -> bool:
         """Say whether two laws have the same name and parameters; those that a law lacks agree."""
@@ -200,30 +201,29 @@ class DecayLaw:
     def envelope(self, lags: ArrayLike) -> Array:
         """Return the envelope f at lags ℓ > 0, not necessarily whole, any shape.
 
-        Computed from the logarithm where the amplitude, the factor ``f/c`` or their product is no
+        Computed from the logarithm where the amplitude, the quotient ``f/c`` or f itself is no
         float, or one with fewer digits.
         """
         lag = floats("lags", lags)
         require("lags", lag, lag > 0, "above 0")
-        has_factor = self.name in ("exponential", "tempered_power")  # λ^ℓ
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             if self.name == "logarithmic":
-                shape = 1 / np.log1p(lag)
-                log_shape = -np.log(np.log1p(lag))
+                quotient = 1 / np.log1p(lag)  # f/c
+                log_quotient = -np.log(np.log1p(lag))
             elif self.name == "exponential":
-                shape = self.decay**lag
-                log_shape = lag * self.log_decay
+                quotient = self.decay**lag
+                log_quotient = lag * self.log_decay
             else:
-                shape = lag**-self.decay
-                log_shape = -self.decay * np.log(lag)
+                quotient = lag**-self.decay
+                log_quotient = -self.decay * np.log(lag)
             if self.name == "tempered_power":
-                shape = shape * self.tempering**lag
-                log_shape = log_shape + lag * self.log_decay
-            plain = self.amplitude * shape
-            is_inexact = ~np.isfinite(plain) | (plain < _TINY) | (shape < _TINY)
-            if has_factor:
-                is_inexact |= lag > _FEW  # where λ, a float, has lost its digits
-            return np.where(is_inexact, np.exp(self.log_amplitude + log_shape), plain)[()]
+                quotient = quotient * self.tempering**lag
+                log_quotient = log_quotient + lag * self.log_decay
+            f = self.amplitude * quotient
+            is_inexact = ~np.isfinite(f) | (f < _TINY) | (quotient < _TINY)
+            if self.name in ("exponential", "tempered_power"):
+                is_inexact |= lag > _LONGEST_POWER  # where λ, a float, has lost its digits
+            return np.where(is_inexact, np.exp(self.log_amplitude + log_quotient), f)[()]
 
     def inverse(self, log_level: ArrayLike) -> Array:
         """Return the lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.
@@ -242,7 +242,7 @@ class DecayLaw:
         log_ratio = self.log_amplitude - level  # log(c/ε)
         steepness = self.decay  # β, or log(1/λ)
         if self.name == "exponential":
-            near_one = abs(self.log_decay) < 1 / _FEW
+            near_one = abs(self.log_decay) < 1 / _LONGEST_POWER
             steepness = -self.log_decay if near_one else -float(np.log(self.decay))
         if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
             never_falls = log_ratio >= 0 if steepness == 0 else level < np.inf
@@ -311,7 +311,7 @@ class DecayFit(NamedTuple):
     tempered: LawFit
 
     @checked
-    def verdict(self, level: Share = 0.05) -> Verdict:
+    def verdict(self, level: Share = 0.05) -> RegimeVerdict:
         """Return which of the three regimes of Eq. (38) the envelope follows, if it tells.
 
         A regime is refused where its ``p_value`` is below the level. If one is left, it is the
@@ -346,66 +346,67 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     """
     lag, f = _matching(lags, "envelope", envelope)
     require("lags", lags, lag.size >= 5, "five or more, for the parameters and a variance")
-    apart = lag[-1] - lag[0] >= _NEAREST * lag[-1]
+    apart = lag[-1] - lag[0] >= _LEAST_SPREAD * lag[-1]
     require("lags", lags, apart, "spread over a millionth of the last at least, to tell laws apart")
     require("envelope", f, f > 0, "above 0")
     log_f = np.log(f)
-    power = -np.log(lag)  # what β multiplies in log f, and log λ in turn
-    exponential = lag.astype(float)
-    logarithmic = -np.log(np.log1p(lag))  # the law itself: its slope is known
+    # log f is a constant, plus β times the first column, plus log λ times the second; or a constant
+    # plus the logarithmic law, which has no slope.
+    of_beta = -np.log(lag)
+    of_log_factor = lag.astype(float)
+    logarithmic_law = -np.log(np.log1p(lag))
     # Each law is held against one that may bend in both ways, too.
-    free = _regress([power, exponential], log_f)
-    free_logarithmic = _regress([power, exponential], log_f, logarithmic)
+    tempered = _regress([of_beta, of_log_factor], log_f)
+    bent_logarithmic = _regress([of_beta, of_log_factor], log_f, logarithmic_law)
 
-    def fit_law(name: LawName, line: _Line, freer: _Line | None) -> LawFit:
+    def fit_law(name: LawName, line: _Line, bent: _Line | None) -> LawFit:
         n_slopes = len(line.slopes)
         p_value = float("nan")
-        if freer is not None:
-            more_slopes = len(freer.slopes) - n_slopes
-            p_value = _bend(line.residual, freer.residual, more_slopes, log_f)
+        if bent is not None:
+            p_value = _p_value(line.residual, bent.residual, 2 - n_slopes, log_f)
         r_squared, aicc = r_squared_and_aicc(line.residual, n_slopes + 1, log_f)
         return LawFit(_law(name, line), r_squared, aicc, p_value)
 
     return DecayFit(
-        exponential=fit_law("exponential", _regress([exponential], log_f), free),
-        power=fit_law("power", _regress([power], log_f), free),
-        logarithmic=fit_law("logarithmic", _regress([], log_f, logarithmic), free_logarithmic),
-        tempered=fit_law("tempered_power", free, None),
+        exponential=fit_law("exponential", _regress([of_log_factor], log_f), tempered),
+        power=fit_law("power", _regress([of_beta], log_f), tempered),
+        logarithmic=fit_law("logarithmic", _regress([], log_f, logarithmic_law), bent_logarithmic),
+        tempered=fit_law("tempered_power", tempered, None),
     )
 
 
 class _Line(NamedTuple):
-    """A regression with a constant."""
+    """A law of log f that was fitted: a constant, and a slope for each column."""
 
     constant: float
-    slopes: Array  # of the columns
+    slopes: Array
     residual: float  # sum of squares
 
 
-def _regress(columns: list[Array], log_f: Array, known: Array | None = None) -> _Line:
-    """Return the regression of ``log f − known`` on a constant and columns.
+def _regress(columns: list[Array], log_f: Array, law: Array | float = 0.0) -> _Line:
+    """Fit ``log f = constant + Σ_k slope_k column_k + law`` by least squares.
 
-    Columns are centred and brought to one size first: lags may be large and close, or far apart.
+    All is centred, so that the constant drops out and is found at the end. Columns are brought to
+    one size, too: lags may be large and close, or far apart.
     """
-    change = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
-    wanted = change - change.mean() - (0.0 if known is None else known)
-    level = wanted.mean()
-    centres = np.array([column.mean() for column in columns])
-    sizes = np.empty(len(columns))
-    design = np.empty((log_f.size, len(columns)))
-    for k, column in enumerate(columns):
-        centred = column - centres[k]
-        sizes[k] = np.abs(centred).max()
-        design[:, k] = centred / sizes[k]
-    coefficients = np.linalg.lstsq(design, wanted - level)[0]
-    residual = np.sum((wanted - level - design @ coefficients) ** 2)
+    relative = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
+    target = relative - relative.mean() - law
+    target_mean = target.mean()
+    centred_target = target - target_mean
+    by_column = np.reshape(columns, (len(columns), log_f.size))
+    means = by_column.mean(axis=1)
+    centred = by_column - means[:, None]
+    sizes = np.abs(centred).max(axis=1)
+    design = np.ascontiguousarray((centred / sizes[:, None]).T)
+    coefficients = np.linalg.lstsq(design, centred_target)[0]
+    residual = np.sum((centred_target - design @ coefficients) ** 2)
     slopes = coefficients / sizes + 0.0  # no −0 of a constant
-    constant = level + log_f[0] + change.mean() - slopes @ centres
+    constant = target_mean + log_f[0] + relative.mean() - slopes @ means
     return _Line(float(constant), slopes, float(residual))
 
 
 def _law(name: LawName, line: _Line) -> DecayLaw:
-    """Return the law of a regression, whose amplitude may be no float."""
+    """Return the law that a regression has found. Its amplitude may be infinite or 0 as a float."""
     beta = factor = log_factor = float("nan")
     if name in ("power", "tempered_power"):
         beta = float(line.slopes[0])
@@ -419,11 +420,15 @@ def _law(name: LawName, line: _Line) -> DecayLaw:
     return DecayLaw(name, amplitude, decay, tempering, line.constant, log_factor)
 
 
-def _bend(residual: float, freer_residual: float, more_slopes: int, log_f: Array) -> float:
-    """Return the p-value of the F-test of a law against one with more slopes, two in all."""
-    degrees = log_f.size - 3
+def _p_value(residual: float, bent_residual: float, more_slopes: int, log_f: Array) -> float:
+    """Return the p-value of the F-test of a law against one with two slopes, so many more.
+
+    It is the chance that the slopes explain at least so much of noise. What is left of the bent law
+    counts as rounding at the least.
+    """
+    degrees = log_f.size - 3  # but for a constant and two slopes
     rounding = log_f.size * _rounding(log_f) ** 2
-    left = max(freer_residual, rounding)
+    left = max(bent_residual, rounding)
     explained = max(residual - left, 0)
     ratio = explained / more_slopes / (left / degrees)
     return float(special.fdtrc(more_slopes, degrees, ratio))
@@ -468,13 +473,14 @@ def time_scales(lags: Lags, rates: FiniteReals) -> Array:
     [ 2. 50.]
     """
     lag, mu = _matching(lags, "rates", rates, axis=-2)
-    if lag[-1] > _EXACT:  # where the first lag is does not change a slope
+    if lag[-1] > _LONGEST_SUMMED:  # where the first lag is does not change a slope
         lag = lag - lag[0]
     time = lag[:, None].astype(float)
     is_positive = mu > 0
-    log_mu = np.log(mu, where=is_positive, out=np.full(mu.shape, -np.inf))
-    largest = log_mu.max(axis=-2, keepdims=True)  # without the unit: constants are exactly 0
-    log_mu = np.subtract(log_mu, largest, where=is_positive, out=np.zeros(mu.shape))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_mu = np.where(is_positive, np.log(mu), -np.inf)
+        largest = log_mu.max(axis=-2, keepdims=True)  # without the unit: constants are exactly 0
+        log_mu = np.where(is_positive, log_mu - largest, 0.0)
     count = is_positive.sum(axis=-2, keepdims=True)
     mean_time = np.where(is_positive, time, 0).sum(axis=-2, keepdims=True) / np.maximum(count, 1)
     centred = np.where(is_positive, time - mean_time, 0.0)
@@ -520,7 +526,7 @@ def mixture_envelope(
 def _matching(
     lags: Lags, name: str, values: Reals, axis: int = -1
 ) -> tuple[NDArray[np.int64], Array]:
-    """Return lags and values as arrays, one value for each lag along an axis."""
+    """Return lags and values as arrays; refuse values that are not one a lag along an axis."""
     lag = np.asarray(lags)
     array = floats(name, values)
     require("lags", lag, lag <= np.iinfo(np.int64).max, "below 2^63")
@@ -531,7 +537,7 @@ def _matching(
 
 
 def _for_each_lag(name: str, values: FiniteReals, lag: NDArray[np.int64]) -> Array:
-    """Return a number for each lag, from as many, or from one for all."""
+    """Return an array with a number for each lag, from as many numbers or from one for all."""
     array = floats(name, values)
     require(name, array, array.shape in ((), (1,), lag.shape), f"one number, or {lag.size}")
     return np.broadcast_to(array, lag.shape)

@@ -1,10 +1,12 @@
 """Where the built book stands, what it consists of, and with which browser it is read."""
 
 import os
+import re
 import shutil
 from functools import cache
 from pathlib import Path
 
+import jupytext
 import yaml
 from bs4 import BeautifulSoup
 
@@ -42,10 +44,21 @@ for _pages in PARTS.values():
 NOTEBOOKS = [name for name in DOCUMENTS if "\nkernelspec:" in (ROOT / f"{name}.md").read_text()]
 
 
+# The colours of code, half of all elements: what is in them is read as the text around it.
+COLOURED = re.compile(r'<span class="[a-z]\w?">([^<]*)</span>')
+
+
 @cache
 def page(name):
     """Return a built page, read once for all tests of a process, which leave it as it is."""
-    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
+    text = (BOOK / f"{name}.html").read_text()
+    return BeautifulSoup(COLOURED.sub(r"\1", text), "html.parser")
+
+
+@cache
+def cells(name):
+    """Return the cells of a text notebook, read once as well."""
+    return jupytext.read(ROOT / f"{name}.md").cells
 
 
 def article(name):

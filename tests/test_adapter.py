@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from lwcore.diagnose import diagnose
 from lwcore.diagnose.data import Axes
 from lwcore.diagnose.recurrent import Layers, Recurrent
-from lwcore.gradient import transported
+from lwcore.gradient import carry_back
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, exact_rates_and_share
 from tests.networks import close, draw, flat
@@ -77,7 +77,7 @@ def test_every_lags_part_is_autograds(kind, layers, bias):
     close(trace.outputs[..., -4:], module(inputs)[0].detach())
     rows = torch.zeros_like(trace.states)
     rows[..., stack.shown[-4:]] = delta
-    for lag, at_lag in transported(trace, rows, range(6)):
+    for lag, at_lag in carry_back(trace, rows, range(6)):
         found = trace.gathered_each(at_lag, slice(0, 6 - lag))
         close(found, wanted[:, lag])
     whole = trace.gathered_each(trace.backpropagate(rows))

@@ -1,6 +1,7 @@
 """What is recorded of the clock so far: complete seeds alone, and envelopes as `start` has them."""
 
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from book.chapters import clock, clock_data, visibility
+from lwcore.stats import Interval
 from tests.built_book import ROOT
 
 FOLDER = ROOT / "book" / "results" / "clock"
@@ -108,6 +110,41 @@ def test_steps_are_ranked_by_what_was_measured_before_training():
     assert found.loc["wide"].tolist() == pytest.approx([1, -1])
     expected = spearmanr([*range(20, 5, -1), 99], range(16))[0]
     assert found.loc["fixed"].tolist() == pytest.approx([expected, -expected])
+
+
+def mobility_found(
+    log_sequences: Callable[[str, float], float],
+) -> pd.DataFrame:
+    """Make up n* of three starts, three arms and three seeds, known within one number."""
+    rows = []
+    for gate, envelope in ((0.05, 10.0), (0.1, 1.0), (0.2, 0.1)):
+        for arm in clock.ARMS:
+            for seed in (11, 12, 13):
+                high = np.exp(log_sequences(arm, np.log(envelope))) * 2.0 ** (seed - 12)
+                named = {"mixing": 1.0, "gate": gate, "arm": arm, "seed": seed}
+                bounds = {"low": 0.0 if high <= 16 else high / 2, "high": high}
+                rows.append(named | bounds | {"log_envelope": np.log(envelope)})
+    return pd.DataFrame(rows)
+
+
+def test_the_table_of_arms_shows_where_data_are_fewer_than_any_number_tried():
+    found = mobility_found(lambda arm, log: np.log(100) - log if arm == "fixed" else np.log(4))
+    exponents = dict.fromkeys(clock.ARMS, Interval(-1.0, -1.2, -0.8))
+    table = clock_data.arms_table(found, exponents)
+    assert list(table.index) == ["learned", "held", "held, wide"]
+    assert table.loc["learned", "n* ≤ 16"] == "100 %"
+    assert table.loc["held", "n* ≤ 16"] == "22 %"
+    assert table.loc["held", "n*, largest envelope"] == "10 (range 5 to 20)"
+    assert table.loc["held", "n*, smallest envelope"] == "1,000 (range 500 to 2,000)"
+    assert table.loc["held", "exponent of n*"] == "−1.0 [−1.2, −0.80]"
+
+
+def test_data_are_ranked_by_what_was_measured_before_training():
+    found = mobility_found(lambda arm, log: log if arm == "learned" else 5 - log)
+    start = found.assign(envelope=np.exp(found["log_envelope"]), needed=found["gate"])
+    ranks = clock_data.data_by_start(found, start)
+    assert ranks.loc["learned"].tolist() == pytest.approx([1, -1])
+    assert ranks.loc["fixed"].tolist() == pytest.approx([-1, 1])
 
 
 def test_endless_data_teach_all_recorded_starts_but_one():

@@ -7,6 +7,7 @@ import torch
 from lwcore.gradient import (
     Aim,
     alignment,
+    carry_back,
     factorise,
     first_loss,
     immediate_sensitivity,
@@ -18,7 +19,6 @@ from lwcore.gradient import (
     random_direction,
     total_sensitivity,
     total_transport,
-    transported,
     unit_length,
 )
 from lwcore.network import Network
@@ -96,12 +96,12 @@ def test_total_sensitivity_holds_what_all_longer_lags_carry(kind):
 
 def test_transport_may_begin_at_a_later_end_point():
     _, trace, delta, *_ = traced("LSTM")
-    whole = dict(transported(trace, delta, [0, 2, 9]))
+    whole = dict(carry_back(trace, delta, [0, 2, 9]))
     for first in (4, 9):
-        for lag, rows in transported(trace, delta, [0, 2, 9], first):
+        for lag, rows in carry_back(trace, delta, [0, 2, 9], first):
             close(rows, whole[lag][:, max(first - lag, 0) :], atol=0)
     with pytest.raises(ValueError, match=r"^first = 10: must be one of the 10 steps\.$"):
-        transported(trace, delta, [1], 10)
+        carry_back(trace, delta, [1], 10)
 
 
 def test_lags_may_be_whole_numbers_of_any_type():

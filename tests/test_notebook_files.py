@@ -1,13 +1,12 @@
 """The notebooks that a reader takes home: one for each, with the same code, and they run wherever
 they are saved."""
 
-import jupytext
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from notebook_files import notebook
 
-from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT
+from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, cells
 
 
 def written(name):
@@ -27,14 +26,13 @@ def test_page_offers_its_notebook_with_the_same_code_and_no_other(name):
     needs, step, *rest = ((cell.cell_type, cell.source) for cell in made.cells)
     assert "pip install" in needs[1]
     assert f'"{name.partition("/")[0]}"' in step[1]  # the folder of its text
-    text = jupytext.read(ROOT / f"{name}.md").cells
-    assert rest == [(cell.cell_type, cell.source) for cell in text]
+    assert rest == [(cell.cell_type, cell.source) for cell in cells(name)]
     assert made.metadata.kernelspec.name == "python3"
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_cells_do_not_scroll_and_drawings_fold_below_a_message(name):
-    for cell in jupytext.read(ROOT / f"{name}.md").cells:
+    for cell in cells(name):
         lines = cell.source.splitlines() if cell.cell_type == "code" else []
         assert len(lines) <= 25
         assert [line for line in lines if len(line) > 80] == []

@@ -2,6 +2,7 @@
 and nothing that imports, sets up or draws."""
 
 import ast
+from functools import cache
 
 import jupytext
 import pytest
@@ -18,11 +19,14 @@ MOST = 0.15  # of a chapter's code, but for the one that shows how to use the pa
 BY_HAND = "notebooks/11_your_network"
 
 
+@cache
 def cells(text):
     """Code cells of a text notebook: source, and whether the page shows it open."""
-    for cell in jupytext.reads(text, fmt="md:myst").cells:
-        if cell.cell_type == "code":
-            yield cell.source, not FOLDED & set(cell.metadata.get("tags", []))
+    return [
+        (cell.source, not FOLDED & set(cell.metadata.get("tags", [])))
+        for cell in jupytext.reads(text, fmt="md:myst").cells
+        if cell.cell_type == "code"
+    ]
 
 
 def lines(source):
@@ -51,7 +55,7 @@ def faults(text):
 def test_open_cells_are_short_and_neither_import_nor_set_up_nor_draw(name):
     text = (ROOT / f"{name}.md").read_text()
     assert list(faults(text)) == []
-    every = list(cells(text))
+    every = cells(text)
     # a single cell that measures a claim leaves nothing to show
     assert len(every) == 1 or any(is_open for _, is_open in every), "a chapter shows how to do it"
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import xarray as xr
 
-from lwcore import cells, experiment, figures, inference, network
+from lwcore import cells, experiment, figures, gradient, inference, network
 from lwcore.experiment import Config
 from lwcore.trace import Trace
 
@@ -14,7 +14,9 @@ from lwcore.trace import Trace
     [(inference, "LETTER", "PAPER_V2"), (inference, "OPTIMISER", "OPTIMISER_VIEW")],
 )
 def test_a_former_constant_is_the_new_one(module, former, new):
-    with pytest.warns(DeprecationWarning, match=rf"{former} is now called {new}") as warned:
+    with pytest.warns(
+        DeprecationWarning, match=rf"{former} is now lwcore\.inference\.{new}"
+    ) as warned:
         value = getattr(module, former)
     assert value is getattr(module, new)
     assert warned[0].filename == __file__
@@ -57,13 +59,20 @@ def test_a_former_picture_of_a_run_is_the_new_one(small_run):
 
 
 def test_former_signal_and_noise_is_the_new_one():
-    with pytest.warns(DeprecationWarning, match="summary is now called signal_and_noise"):
+    with pytest.warns(
+        DeprecationWarning, match=r"summary is now lwcore\.inference\.signal_and_noise"
+    ):
         assert inference.summary is inference.signal_and_noise
 
 
 def test_a_former_training_is_the_new_one():
     with pytest.warns(DeprecationWarning, match=r"network\.fit is now lwcore\.network\.train"):
         assert network.fit is network.train
+
+
+def test_former_gradients_that_are_carried_back_are_the_new_ones():
+    with pytest.warns(DeprecationWarning, match=r"transported is now lwcore\.gradient\.carry_back"):
+        assert gradient.transported is gradient.carry_back
 
 
 def test_a_former_scan_is_the_new_one():

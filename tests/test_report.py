@@ -1,5 +1,7 @@
 """The answer of a diagnosis: the same in print, in a notebook, in a figure and in `lw show`."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -76,7 +78,8 @@ def found():
 def test_the_first_line_says_how_far_back_and_the_next_what_that_takes(found):
     lines = str(found).splitlines()
     needed = float(found.data.required.sel(lag=3))
-    assert lines[0].startswith("From 400 sequences the gradient reaches back 3 steps")
+    start = "From 400 sequences the gradient of all there is to learn reaches back 3 steps"
+    assert words(" ".join(lines[:2])).startswith(start)
     assert f"Lag 3, the longest, needs {needed:.0f} sequences, and you have 400." in words(
         str(found)
     )
@@ -128,15 +131,15 @@ def test_there_are_four_zeros():
     not_looked_at = answered([INFINITE] * 4, low=[150, 300, 400, 500], length=9)
     nothing = answered([INFINITE] * 4, low=[INFINITE] * 4)
     drowned = answered([INFINITE, INFINITE, 10**8, INFINITE], low=[150, 200, 10**7, 10**9])
-    start = "From 100 sequences the gradient reaches back 0 steps"
+    start = "From 100 sequences no lag of the gradient of all there is to learn can be detected (0"
     said = {
         no_dependence: "no dependence was found at lags 1 to 4. If there is one, it needs at least "
         "150 sequences",
-        too_few: "there are too few sequences. A signal was detected, and needs more",
+        too_few: "there are too few sequences. A signal is there, and needs more",
         undecided: "too few sequences were read to tell. No signal was detected, and signals up to "
         "lag 3 are not excluded",
         nothing: "there is nothing to measure. At lags 1 to 4 the gradient is exactly 0",
-        drowned: "a signal was detected, but it drowns in the noise of the whole gradient",
+        drowned: "a signal is there, but it drowns in the noise of the whole gradient",
     }
     for diagnosis, reason in said.items():
         first = diagnosis.answer().first
@@ -157,7 +160,7 @@ def test_there_are_four_zeros():
 
 @pytest.mark.parametrize(
     ("target", "reason"),
-    [("noise", "no dependence was found"), ("planted", "gradient reaches back 3 steps")],
+    [("noise", "no dependence was found"), ("planted", "to learn reaches back 3 steps")],
 )
 def test_a_dependence_that_is_not_there_is_told_from_one_that_is(target, reason):
     inputs, targets = planted()
@@ -252,7 +255,7 @@ def test_bands_are_said_as_bands():
     banded = answered([5.0, 20.0, 300.0], n_sequences=100, length=40)
     banded.data["lag_to"] = ("lag", [1, 9, 39])
     banded = Diagnosis(banded.data.assign_coords(lag=[1, 2, 10]))
-    assert " reaches back 2–9 steps, as if nothing had been learned" in banded.answer().first
+    assert "all there is to learn reaches back 2–9 steps" in banded.answer().first
     assert banded.window(100) == (2, 2, 9)
     lags = banded.answer().table["lag"].tolist()
     assert lags == ["1", "2–9 together", "10–39 together"]
@@ -268,8 +271,8 @@ def test_a_window_is_not_rounded():
 
 def test_another_number_of_sequences_can_be_asked_about():
     found = answered([5.0, 50.0, 500.0])
-    assert found.answer().first.startswith("From 100 sequences the gradient reaches back 2 steps")
-    assert found.answer(1000).first.startswith("From 1,000 sequences the gradient reaches back 3")
+    assert re.match("From 100 sequences .* reaches back 2 steps", found.answer().first)
+    assert re.match("From 1,000 sequences .* reaches back 3 steps", found.answer(1000).first)
     with pytest.raises(ValueError, match="n_sequences = 0"):
         found.answer(0)
 
@@ -293,9 +296,8 @@ def test_any_numbers_make_a_small_table_and_lines_of_80_letters(kinds, n_sequenc
     assert len(answer.table) <= MOST_ROWS + 1
     assert max(map(len, answer.text().splitlines())) <= 80
     window = found.window(n_sequences)
-    assert answer.first.startswith(
-        f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, [])}"
-    )
+    assert answer.first.startswith(f"From {n_sequences:,} sequences ")
+    assert reach_of(window, []) in answer.first
     covered = sum(" looked" not in cell for cell in answer.table.iloc[:, 2])
     assert covered >= 1
     assert "nan" not in answer.text()

@@ -130,14 +130,27 @@ def test_a_snapshot_of_another_network_is_refused():
         course(network, {0: other}, fresh, task, SMOKE.diagnostics)
 
 
+# What is measured of them has no part in it.
+FOUR = SMOKE.replace(
+    models=["GRU", "LSTM"],
+    seeds=[1, 2],
+    training={"steps": 6, "checkpoint_every": 3},
+    measured=False,
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return run(FOUR, progress=False)
+
+
 @pytest.mark.parametrize("other", [("LSTM", 1), ("GRU", 2)])
 @pytest.mark.parametrize("ending", [".checkpoint", ".nc"])
-def test_a_file_under_the_name_of_another_member_is_named_and_not_used(tmp_path, ending, other):
+def test_a_file_under_the_name_of_another_member_is_named_and_not_used(
+    undisturbed, tmp_path, ending, other
+):
     """Another family's, and another seed's, which has the same shapes."""
-    config = SMOKE.replace(
-        models=["GRU", "LSTM"], seeds=[1, 2], training={"steps": 6, "checkpoint_every": 3}
-    )
-    undisturbed = run(config, progress=False)
+    config = FOUR
     digits = running.surroundings.fingerprint()
     partial = tmp_path / f"{config.name}-{config.fingerprint}-{digits}.partial"
     partial.mkdir()

@@ -21,8 +21,6 @@ from pathlib import Path
 import jupytext
 import nbformat
 from filelock import FileLock
-from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
 from jupytext.myst import myst_to_notebook
 from nbclient import NotebookClient
 from traitlets.config import Config
@@ -175,6 +173,8 @@ def file_of(module):
 def store():
     """Open the cache for this process alone, and close its database again."""
     with lock():
+        from jupyter_cache import get_cache  # its SQLAlchemy takes a second: no test but notebooks'
+
         opened = get_cache(STORE)
         try:
             yield opened
@@ -227,6 +227,8 @@ def executed(path, notebook=None):
             )
         if before == key(path):  # else something was edited meanwhile
             facts = {"execution_seconds": seconds, "key": before, "notebook": place(path)}
+            from jupyter_cache.base import CacheBundleIn
+
             bundle = CacheBundleIn(notebook, str(path), data=facts)
             with store() as kept:
                 kept.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)

@@ -2,14 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from book.chapters import clock, tangent_kernel, visibility
+from book.chapters import clock, clock_rules, tangent_kernel, visibility
 from lwcore.printing import printed
+from lwcore.stats import Interval
 
+ARM_TITLES = {"learned": "learned", "fixed": "held", "wide": "held, wide"}
 KERNEL = "kernel"  # a part with a module of its own, which writes a seed's file when it is whole
 
 
@@ -103,6 +105,50 @@ def endless_table(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
         words["seeds"] = ", ".join(map(str, n_learned))
         rows[f"ρ = {mixing}, s = {gate}"] = words
     return pd.DataFrame(rows).T
+
+
+def arms_table(found: pd.DataFrame, exponents: Mapping[str, Interval]) -> pd.DataFrame:
+    """Tabulate, for each arm of mobility, the data that it needs.
+
+    Args:
+        found: Trainings of ``mobility`` with the envelope of their starts, a row for each start,
+            arm and seed.
+        exponents: The exponent of n* in the envelope, by arm.
+
+    Returns:
+        A row for each arm: its exponent, the share of networks whose n* is at most the smallest
+        number tried, and median and range of n* where the envelope is largest and smallest.
+    """
+    by_start = found.groupby(["mixing", "gate"])["log_envelope"].mean()
+    ends = {"largest": by_start.idxmax(), "smallest": by_start.idxmin()}
+    rows = {}
+    for arm, title in ARM_TITLES.items():
+        own = found[found["arm"] == arm]
+        words = {
+            "exponent of n*": printed(*map(float, exponents[arm]), unit="exponent"),
+            f"n* ≤ {clock.COUNTS[0]}": printed((own["low"] == 0).mean(), unit="share"),
+        }
+        for name, (mixing, gate) in ends.items():
+            at_end = own[(own["mixing"] == mixing) & (own["gate"] == gate)]
+            words[f"n*, {name} envelope"] = _spread(at_end["high"])
+        rows[title] = words
+    return pd.DataFrame(rows).T
+
+
+def data_by_start(found: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
+    """Rank correlations, over the starts, of n* with what was measured before training.
+
+    Geometric means of n* over seeds, medians over seeds of what was measured.
+
+    Returns:
+        A row for each arm, with columns ``envelope`` and ``needed``, which is N(ℓ).
+    """
+    place = ["mixing", "gate"]
+    logs = found.assign(log_n=clock_rules.log_middle(found))
+    by_arm = logs.groupby([*place, "arm"])["log_n"].mean().unstack("arm")
+    before = start.groupby(place)[["envelope", "needed"]].median().loc[by_arm.index]
+    ranks = pd.concat([by_arm, before], axis=1).rank()
+    return ranks.corr().loc[list(clock.ARMS), ["envelope", "needed"]]
 
 
 def steps_by_start(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:

@@ -117,10 +117,10 @@ class Cell(nn.Module):
         require("hidden_size", hidden_size, widest < 2**59, allowed)
         has_reset = reset == "before" or "reset" in self.blocks
         require("reset", reset, has_reset, "'before', without a reset gate")
-        self.input_size = int(input_size)
-        self.hidden_size = int(hidden_size)
+        self.input_size = input_size
+        self.hidden_size = hidden_size
         self.layernorm = layernorm
-        self.gate_init = float(gate_init)
+        self.gate_init = gate_init
         self.reset = reset
 
         # A state is h; with a show gate it is h beside c, and c is what is carried on.

@@ -48,8 +48,8 @@ def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestio
         found.append(Suggestion(ask, because))
     if verdicts <= {Verdict.UNCLEAR, Verdict.NO_SIGNAL} and Verdict.UNCLEAR in verdicts:
         more = Suggestion(
-            f"Give diagnose more than these {int(data.attrs['sequences_read']):,} sequences, and "
-            "let it read them (sequences=…, 1,024 if not said)",
+            f"Give diagnose more than these {int(data.attrs['sequences_read']):,} sequences (above "
+            "1,024, say sequences=…, too)",
             "those that were read neither detect a signal nor exclude one",
         )
         found.append(more)

@@ -61,7 +61,7 @@ class Answer:
                 *_read_with_care(data, n_sequences),
             ],
             table=table,
-            legend=_legend(table),
+            legend=_legend(table, data.attrs["source"]),
             suggestions=advice(data, n_sequences),
             measured=_measured(data.attrs),
             sure=[*_sure(data, n_sequences)],
@@ -124,6 +124,18 @@ def reach_of(window: tuple[int, int, int], rows: Sequence[LagRow]) -> str:
     return f"{span(longest, last)} {noun}{bracket}"
 
 
+def headline(
+    source: str, n_sequences: int, window: tuple[int, int, int], rows: Sequence[LagRow]
+) -> str:
+    """Say how far back the gradient of which loss can be detected, from how many sequences."""
+    asked = "all there is" if source == "target" else "what is left"
+    gradient = f"the gradient of {asked} to learn"
+    reach = reach_of(window, rows)
+    if window[0] == 0:
+        return f"From {n_sequences:,} sequences no lag of {gradient} can be detected ({reach})"
+    return f"From {n_sequences:,} sequences {gradient} reaches back {reach}"
+
+
 def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
     """Say why no lag can be detected: one of four reasons, that of lags not looked at is beside."""
     verdicts = {row.verdict for row in rows}
@@ -135,8 +147,8 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
         )
     if Verdict.TOO_FEW in verdicts:
         if min(row.needed for row in rows) > REACH * n_sequences:
-            return "a signal was detected, but it drowns in the noise of the whole gradient"
-        return "there are too few sequences. A signal was detected, and needs more"
+            return "a signal is there, but it drowns in the noise of the whole gradient"
+        return "there are too few sequences. A signal is there, and needs more"
     if Verdict.UNCLEAR in verdicts:
         furthest = max(row.last for row in rows if row.verdict is Verdict.UNCLEAR)
         return (
@@ -151,19 +163,17 @@ def _first(
     rows: list[LagRow], attrs: dict[str, Any], n_sequences: int, window: tuple[int, int, int]
 ) -> str:
     """Say how far back the gradient can be detected, and where that is no dependence."""
-    reach = f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, rows)}"
-    is_target = attrs["source"] == "target"
-    reach += ", as if nothing had been learned yet" if is_target else ", of what is left to learn"
+    said = headline(attrs["source"], n_sequences, window, rows)
     if window[0] == 0:
-        reach += f": {kind_of_zero(rows, n_sequences)}"
+        said += f": {kind_of_zero(rows, n_sequences)}"
     if int(attrs["beats_constant"]) == 0:
         no_better = "the model predicts no better than a constant"
         if any(row.is_detected for row in rows):
-            reach += f". That is no dependence in the data: {no_better}, and its errors show what "
-            reach += "it adds (ask with source='target')"
+            said += f". That is no dependence in the data: {no_better}, and its errors show what "
+            said += "it adds (ask with source='target')"
         else:
-            reach += f". But {no_better}: ask with source='target'"
-    return f"{reach}."
+            said += f". But {no_better}: ask with source='target'"
+    return f"{said}."
 
 
 def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
@@ -176,7 +186,7 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
         if len(enough) == 1:
             yield f"Lag {longest.lags} {needed}"
         else:
-            yield f"They are enough for {len(enough)} of the {len(rows)} lags looked at."
+            yield f"They are {_enough_for(enough)} of the {len(rows)} lags looked at."
             yield f"Lag {longest.lags}, the longest, {needed}"
     if wanting:
         easiest = min(wanting, key=lambda row: row.needed)
@@ -186,6 +196,15 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
         else:
             yield f"{len(wanting)} lags have a signal that needs more."
             yield f"The easiest of them, lag {easiest.lags}, {needed}."
+
+
+def _enough_for(detected: list[LagRow]) -> str:
+    """Count the lags of which so many sequences are enough, and of which they likely are."""
+    n_sure = sum(row.verdict is Verdict.ENOUGH for row in detected)
+    n_likely = len(detected) - n_sure
+    if n_sure and n_likely:
+        return f"enough for {n_sure}, and likely for {n_likely} more,"
+    return f"enough for {n_sure}" if n_sure else f"likely enough for {n_likely}"
 
 
 def _about(row: LagRow, n_sequences: int) -> str:
@@ -209,7 +228,7 @@ def _missing(gaps: list[tuple[int, int]]) -> Iterator[str]:
 def _read_with_care(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     """Yield what a reader of the first line must know."""
     if data.attrs["source"] == "error":
-        yield "What is learned leaves no gradient: this is not how far back the network looks."
+        yield "No gradient may mean learned: this is not how far back the network looks."
     n_read = int(data.attrs["sequences_read"])
     if n_sequences > n_read:
         yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
@@ -223,25 +242,28 @@ def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) ->
     return pd.DataFrame(found, columns=["lag", "sequences needed", f"are {n_sequences:,} enough?"])
 
 
-def _legend(table: pd.DataFrame) -> list[str]:
+def _legend(table: pd.DataFrame, source: str) -> list[str]:
     """Return what the table's words mean, those that are in it alone."""
     unit = (
-        "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
-        "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on."
+        "Lag 0 is the last step that is read before a prediction; it is not measured. Counted from "
+        "what is predicted, lag 7 is 8 steps back if that is the next step, and 7 + h steps if it "
+        "is h steps on."
     )
     numbers = (
-        "Needed are so many sequences that their mean gradient, as of a batch, points the right "
-        "way along a lag's own direction 9 times of 10. It is not how many it takes to learn the "
-        "lag. Square brackets are 95 % intervals, for all lags together."
+        "Needed are so many sequences, of all that there are, that the lag's part of their mean "
+        "gradient has the right sign 9 times of 10. It is not how many it takes to learn the lag. "
+        "Square brackets are 95 % intervals, for all lags together."
     )
     if table.iloc[:, 0].str.contains("–").any():
-        numbers += " A line for several lags has the least number, or it and the most; by_lag() "
-        numbers += "has each."
+        numbers += " A line for several lags shows the smallest number, or the smallest to the "
+        numbers += "largest; by_lag() has each."
     words = table.iloc[:, 2].tolist()
     found = [unit, numbers]
     for word, meaning in MEANINGS.items():
         if word in words:
             found.append(f"{word}: {meaning}")
+            if word is Verdict.NO_SIGNAL and source == "error":
+                found[-1] += ", or is learned already"
     return found
 
 
@@ -252,7 +274,7 @@ def _measured(attrs: dict[str, Any]) -> list[str]:
     if attrs["source"] == "target":
         how = "as if nothing had been learned yet (source='target'), with the weights as they are."
     read = attrs["measured_on"]
-    unit = "The part at lag 3 is the gradient of what the parameters did 3 steps before lag 0."
+    unit = "The part at lag 3 is the gradient by way of the parameters' use 3 steps before lag 0."
     return [
         _whose_gradient(attrs),
         f"The loss is {name}, {how}",
@@ -293,6 +315,10 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     yield (
         "Sequences are taken to be independent. Pieces of one series that overlap, or are much "
         "alike, show lags that are not there."
+    )
+    yield (
+        "A signal at one lag may come from a rule at another: what is copied from 8 steps before "
+        "is a copy of a copy at 16."
     )
     yield (
         "The numbers hold along the directions that half of the sequences gave. Other halves give "

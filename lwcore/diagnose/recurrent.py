@@ -27,7 +27,7 @@ from lwcore.diagnose.adapter import Adapter, Bands
 from lwcore.diagnose.tensors import ZEROS, tensors_in
 from lwcore.diagnose.times import rows_of
 from lwcore.diagnose.trials import last_steps
-from lwcore.gradient import first_loss, transported
+from lwcore.gradient import carry_back, first_loss
 from lwcore.signatures import checked, require
 from lwcore.trace import Trace
 
@@ -140,7 +140,7 @@ class _Reading(NamedTuple):
         """Yield δ carried back by each lag: the band, the lag, the first step, and the rows."""
         band_of = {lag: place for place, band in enumerate(bands) for lag in band}
         first = max(self.first, 0)
-        for lag, rows in transported(self.trace, self.delta, sorted(band_of), first):
+        for lag, rows in carry_back(self.trace, self.delta, sorted(band_of), first):
             yield band_of[lag], lag, max(first - lag, 0), rows
 
     def _whole(self) -> Float[Tensor, "B P"]:

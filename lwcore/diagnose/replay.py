@@ -20,53 +20,55 @@ class Replay:
 
     def __init__(self, parameters: Iterable[Tensor], tape: Tape, sites: Sequence[Site]) -> None:
         """Make the calls again with copies of the parameters."""
-        self.theta = []  # complex ones as pairs
+        self.theta = []  # copies of the parameters, complex ones as pairs of real numbers
         copies = []
-        for own in parameters:
-            part = in_reals(own.detach()).clone().requires_grad_()
-            self.theta.append(part)
-            copies.append(torch.view_as_complex(part) if own.is_complex() else part)
+        for parameter in parameters:
+            reals = in_reals(parameter.detach()).clone().requires_grad_()
+            self.theta.append(reals)
+            copies.append(torch.view_as_complex(reals) if parameter.is_complex() else reals)
         with torch.enable_grad():
             made = tape.replay(copies)
             self.values = [site.series(made) for site in sites]
 
     def vjp(self, cotangents: Sequence[Tensor]) -> Float[Tensor, " P"]:
-        """Return gradients u in the values as one vector of gradients in the parameters, Jᵀu."""
+        """Return the gradient Jᵀu in all parameters, as one vector, from gradients u in the values.
+
+        Values with no gradient are left out, which saves their way back.
+        """
         values = []
-        given = []
+        pulls = []
         for value, cotangent in zip(self.values, cotangents, strict=True):
             if bool(cotangent.any()):
                 values.append(value)
-                given.append(cotangent)
+                pulls.append(cotangent)
         if not values:
             n_parameters = sum(part.numel() for part in self.theta)
             return torch.zeros(n_parameters, dtype=torch.float64)
-        found = torch.autograd.grad(values, self.theta, given, retain_graph=True, **ZEROS)
-        return torch.cat([in_double(dense(part).flatten()).cpu() for part in found])
+        gradients = torch.autograd.grad(values, self.theta, pulls, retain_graph=True, **ZEROS)
+        return torch.cat([in_double(dense(part).flatten()).cpu() for part in gradients])
 
     @cached_property
     def _backward(self) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """Zeros u, and Jᵀu as a function of them."""
-        zeros = [torch.zeros_like(value, requires_grad=True) for value in self.values]
+        """Some u, and Jᵀu as what autograd can differentiate in u; it is linear, and u is zero."""
+        u = [torch.zeros_like(value, requires_grad=True) for value in self.values]
         with torch.enable_grad():
-            found = torch.autograd.grad(self.values, self.theta, zeros, create_graph=True, **ZEROS)
-        return zeros, found
+            pulled = torch.autograd.grad(self.values, self.theta, u, create_graph=True, **ZEROS)
+        return u, pulled
 
     def jvp(self, direction: Float[Tensor, " P"]) -> Sequence[Tensor]:
-        """Return how all values change as the parameters go in a direction, J w.
+        """Return J w, how all values change as the parameters go in a direction w.
 
-        By two reverse passes, since not all of PyTorch's functions have a forward mode: the
-        derivative of ``Jᵀu · w`` in u is J w.
+        By two reverse passes, since not all of PyTorch's functions have a forward mode: ``w · Jᵀu``
+        is a number, and its gradient in u is J w.
         """
-        zeros, backward = self._backward
-        reached = []
-        along = []
+        u, pulled = self._backward
+        gradients = []
+        weights = []
         sizes = [part.numel() for part in self.theta]
-        pieces = direction.split(sizes)
-        for gradient, own, piece in zip(backward, self.theta, pieces, strict=True):
+        for gradient, part, w in zip(pulled, self.theta, direction.split(sizes), strict=True):
             if gradient.requires_grad:  # else no value depends on this parameter
-                reached.append(gradient)
-                along.append(placed(piece, own.device, own.dtype).reshape(own.shape))
-        if not reached:
+                gradients.append(gradient)
+                weights.append(placed(w, part.device, part.dtype).reshape(part.shape))
+        if not gradients:
             return [torch.zeros_like(value) for value in self.values]
-        return torch.autograd.grad(reached, zeros, along, retain_graph=True, **ZEROS)
+        return torch.autograd.grad(gradients, u, weights, retain_graph=True, **ZEROS)

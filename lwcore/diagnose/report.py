@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore import results
-from lwcore.diagnose.answer import SIGN_DRAWS, Answer, reach_of
+from lwcore.diagnose.answer import SIGN_DRAWS, Answer, headline
 from lwcore.diagnose.verdicts import (
     DETECTED,
     LagRow,
@@ -125,8 +125,8 @@ class Diagnosis:
         self._draw_lags(left)
         self._draw_windows(right)
         count = self.n_sequences
-        reach = reach_of(self.window(count), self.rows)
-        figure.suptitle(f"From {count:,} sequences the gradient reaches back {reach}")
+        source = self.data.attrs["source"]
+        figure.suptitle(headline(source, count, self.window(count), self.rows))
         return done(figure, trim=False)
 
     def _draw_lags(self, axes: Axes) -> None:

@@ -13,9 +13,9 @@ In an example of two layers of attention, for sequences of T steps::
 
 Every call of ``read``, ``query``, ``key``, ``value`` and ``show`` is a use, eight in all. Attention
 itself takes no parameters and is none. Calls whose result is the same for all sequences, as
-``softplus(decay)`` or a transposed weight, are no uses but steps on the way to one. In
-``tanh(W x_t + U h)`` with a state of zeros at the start, so is the first ``U h``: there the sum is
-the use of U.
+``softplus(decay)`` or a transposed weight, are no uses but steps on the way to one. So is the first
+``U h`` of ``tanh(W x_t + U h)``, where h is all zeros: at step 0 the sum is the use of U, and has a
+site of its own.
 
 What ``layers[0].key`` gives is a tensor (B, T, H). A `Value` is its address: which use made it, and
 its `Layout`, which says that sequences are along axis 0. Row k of it moves with the inputs up to
@@ -23,9 +23,10 @@ step k and with no later one, so that its time is k. The uses of one function wi
 parameters are a `Site`, whose rows are those of all its values: of the key one value with T rows,
 of a cell that a loop calls T times T values of one row.
 
-Where the product U h first enters a sum with x_t, as in ``tanh(W x_t + U h)``, it *waits* for step
-t, which is its time. Where it makes something complete, as in ``h = h + f(U h)``, followed by
-``h = h + W x_t``, it waits for nothing, and its time is t − 1.
+A value is *joined* where a function first makes something of it and of what is not made of its own
+use alone: of data, or of another use. In ``tanh(W x_t + U h)`` the product U h moves with step
+t − 1 and is joined with x_t: it *waits* for step t, which is its time. In ``h = h + f(U h)``,
+followed by ``h = h + W x_t``, it is joined with h, waits for nothing, and its time is t − 1.
 """
 
 from __future__ import annotations
@@ -84,13 +85,8 @@ class Site:
     axes: tuple[int, ...]  # of a value's shape, along which its rows are
     times: Steps  # of the rows of the first value, then of the next
 
-    @property
-    def start(self) -> int:
-        """The step of the first row."""
-        return int(self.times[0])
-
     def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
-        """Return values, or gradients in them, in rows."""
+        """Return the site's rows from what all uses have made, or from gradients in that."""
         n_rows = len(self.times) // len(self.values)
         axes = [axis + 1 for axis in self.axes]  # behind that of sequences
         parts = []
@@ -101,7 +97,10 @@ class Site:
         return torch.cat(parts, 1)
 
     def in_band(self, band: Sequence[int], end: Tensor) -> Tensor:
-        """Say which rows, (B, N), were used so long before each sequence's end point, (B,)."""
+        """Say which rows, (B, N), were used by a lag of a band before their end point.
+
+        Each sequence has an end point of its own, (B,). A band goes from its first lag to its last.
+        """
         lags = end[:, None] - torch.from_numpy(self.times)
         return (lags >= band[0]) & (lags <= band[-1])
 
@@ -109,7 +108,7 @@ class Site:
 class _Group(NamedTuple):
     """The values of a site, with the steps that move their rows, one value after the other.
 
-    `joined` has the steps that move what is first made of a row and of something else.
+    `own` has the steps that move a row, `joined` those that move what it is first joined to.
     """
 
     values: list[Value]
@@ -125,7 +124,10 @@ class Gathered(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Value], plan: Plan, found: Sequence[Times]) -> Gathered:
-        """Gather values, of which `found` has the times, behind these those of their joins."""
+        """Gather values by site.
+
+        `found` has the times of each value, and behind these those of each join of the plan.
+        """
         of_joins = dict(zip(plan.joins, found[len(values) :], strict=True))
         groups: dict[Any, _Group] = {}
         for value, times in zip(values, found[: len(values)], strict=True):
@@ -133,16 +135,19 @@ class Gathered(NamedTuple):
             if own is None:
                 own = _unmoved(1)
             joined = bounds_of(of_joins[value.use]) if value.use in of_joins else None
-            # of other rows, as of all steps together: it does not say what a row waits for
+            # A join of other rows, as of all steps together, does not say what a row waits for.
             if joined is None or len(joined.low) != len(own.low):
                 joined = _unmoved(len(own.low))
             site = (*value.call.signature, value.output, value.shape, own.axes)
-            group = _Group([value], own, joined)
-            if site in groups:
-                before = groups[site]
-                rows = before.own.with_more(own)
-                group = _Group([*before.values, value], rows, before.joined.with_more(joined))
-            groups[site] = group
+            if site not in groups:
+                groups[site] = _Group([value], own, joined)
+                continue
+            before = groups[site]
+            groups[site] = _Group(
+                values=[*before.values, value],
+                own=before.own.with_more(own),
+                joined=before.joined.with_more(joined),
+            )
         return cls([*groups.values()], plan)
 
     @property
@@ -181,16 +186,18 @@ class Gathered(NamedTuple):
         return found
 
     def _waited(self, group: _Group, starts: Sequence[Call]) -> Bounds:
-        """Return the steps of rows, with those that they wait for.
+        """Return the step of each row, later than the one that moves it where it waits for a join.
 
-        One of four holds:
+        The first of these that holds decides:
 
-        1. Some row is joined with nothing, as a state after the last step: none waits.
-        2. All wait for as many steps, mostly 0. The recurrent product U h waits for one.
-        3. Some wait and others do not, as in several iterations of a step. Then U h is known by
-           its first call, which is made of a state without data: it waits for its join.
-        4. Only rows of the first step wait, where there is no state yet, or a cell's own next call
-           is the join: none waits.
+        1. Some row is joined with nothing, as a state after the last step: no row waits.
+        2. All rows wait for the same number of steps, mostly 0. The recurrent product U h waits
+           for one.
+        3. Some rows wait and others do not, as where each step iterates several times. The value
+           is a recurrent product if its first call was made of a state without data, one of the
+           `starts`: each row has the step of its join.
+        4. A row that waits is a state: it waits for the next call of its own cell, which is the
+           join; or only rows of the first step wait, before which there is no state. No row waits.
 
         Anything else is refused, for its step cannot be told.
         """
@@ -213,7 +220,7 @@ class Gathered(NamedTuple):
         return own
 
     def _joined_by_a_use(self, group: _Group) -> bool:
-        """Say whether some value is first joined with others by a function of parameters."""
+        """Say whether the join of some value is itself a use, as the next call of a cell is."""
         for value in group.values:
             join = self.plan.joins.get(value.use)
             if join is not None and join.is_use:

@@ -29,7 +29,8 @@ from lwcore.diagnose.trials import Layout, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
-_EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
+# Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
+_EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
 _MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
@@ -68,7 +69,7 @@ _AT_ONCE = (
 )
 
 
-class _Ended(NamedTuple):
+class _EndPoints(NamedTuple):
     """One end point of each sequence, (B,), and the gradient of its loss at all sites."""
 
     end: Tensor
@@ -76,7 +77,7 @@ class _Ended(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """A batch of sequences, by the uses of parameters in one pass."""
+    """A batch of sequences that was run once: the tape of its uses, and the loss behind them."""
 
     uses: Uses
     tape: Tape
@@ -102,12 +103,12 @@ class _Reading(NamedTuple):
         values: list[Tensor] = []
         for made in self.tape.made:
             values += made
-        found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
+        gradients = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
         by_use = []
         start = 0
         for made in self.tape.made:
-            own = found[start : start + len(made)]
-            by_use.append([dense(part) for part in own])
+            of_use = gradients[start : start + len(made)]
+            by_use.append([dense(gradient) for gradient in of_use])
             start += len(made)
         return [site.series(by_use) for site in self.uses.sites]
 
@@ -117,11 +118,12 @@ class _Reading(NamedTuple):
         own = end.to(self.loss_gradients.device)
         return (ends[None] == own[:, None]).to(self.loss_gradients)
 
-    def ended(self) -> Iterator[_Ended]:
-        """Yield end points, with the gradients of the loss there.
+    def end_points(self) -> Iterator[_EndPoints]:
+        """Yield end points of all sequences, with the gradients of the loss there.
 
-        Where there are more than `ENDS`, they are cut into so many strata. Of each stratum one is
-        drawn for each sequence. It weighs as much as its stratum, which leaves the mean as it is.
+        Up to `ENDS` are taken one by one. More are cut into `ENDS` strata, runs of neighbours. Of
+        each stratum one is drawn for each sequence, and its loss is multiplied by the number of end
+        points in the stratum. So the mean over all draws is the sum over all end points.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
         for stratum in steps.tensor_split(min(ENDS, len(steps))):
@@ -130,21 +132,22 @@ class _Reading(NamedTuple):
             draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
             end = stratum[draws]
             gradients = self.value_gradients(self.weights_at(end) * len(stratum))
-            yield _Ended(self._end_of_real_steps(end, gradients), gradients)
+            yield _EndPoints(self._end_of_real_steps(end, gradients), gradients)
 
     def _end_of_real_steps(self, end: Tensor, gradients: list[Tensor]) -> Tensor:
-        """Return end points, moved to before the padding where a sequence is read out there.
+        """Return end points, moved to the last real step where a padded sequence is read out there.
 
-        Trials hold no padding. They say that the prediction is made at the last step also where a
-        model reads out each sequence at its own last real step. Of a padded sequence its gradient
-        does not reach beyond that step then.
+        A model may read out each sequence at its own last real step. In trials, which hold no
+        padding, that is the last step of all, and this is the end point that was measured. It is
+        moved if the gradient of a padded sequence reaches no value behind its last real step.
         """
         if not bool(self.n_padding.any()):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
         for site, gradient in zip(self.uses.sites, gradients, strict=True):
+            # The time of a readout, which is used once, is the end point that is in question.
             if len({*site.times.tolist()}) == 1:
-                continue  # a readout, which is used once: its step is the one in question
+                continue
             is_used = gradient.ne(0).any(-1).cpu()
             last = torch.where(is_used, torch.from_numpy(site.times), -1).max(1).values
             reached = torch.maximum(reached, last)
@@ -153,13 +156,16 @@ class _Reading(NamedTuple):
         return torch.where(is_moved, last_real, end)
 
     def _rows(
-        self, band: Sequence[int], ended: Sequence[_Ended]
+        self, band: Sequence[int], end_points: Sequence[_EndPoints]
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield which rows of each site belong to a band, and the gradient in all of its rows."""
-        for end, gradients in ended:
+        """Yield, for each end point and site, which rows are in a band, and the gradient in all.
+
+        The site is given by its number; a row is in the band if the end point is so much later.
+        """
+        for end, gradients in end_points:
             for index, gradient in enumerate(gradients):
-                chosen = self.uses.sites[index].in_band(band, end)
-                yield index, chosen.to(gradient.device), gradient
+                in_band = self.uses.sites[index].in_band(band, end)
+                yield index, in_band.to(gradient.device), gradient
 
     def _replay(self) -> Replay:
         """Return the values as a function of the parameters."""
@@ -172,12 +178,12 @@ class _Reading(NamedTuple):
     def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
         """Return each band's part of the gradient, summed over sequences, as one vector."""
         replay = self._replay()
-        ended = list(self.ended())
+        end_points = list(self.end_points())
         vectors = []
         for band in bands:
             cotangents = [torch.zeros_like(value) for value in replay.values]
-            for index, chosen, gradient in self._rows(band, ended):
-                cotangents[index][chosen] += gradient[chosen]
+            for index, in_band, gradient in self._rows(band, end_points):
+                cotangents[index][in_band] += gradient[in_band]
             vectors.append(replay.vjp(cotangents))
         return torch.stack(vectors)
 
@@ -190,11 +196,11 @@ class _Reading(NamedTuple):
     ) -> Float[Tensor, "2 bands B"]:
         """Return each sequence's part of each band along its direction w, and the whole along it.
 
-        Both are products of ∂E/∂z and of J w, how values change along w: of the rows of the band,
-        and of all.
+        Both are sums of products of ∂E/∂z and of J w, how values change along w: over the rows of
+        the band, and over all rows.
         """
         whole = self.value_gradients()
-        ended = list(self.ended())
+        end_points = list(self.end_points())
         replay = self._replay()
         numbers = []
         for band, direction in zip(bands, directions, strict=True):
@@ -203,9 +209,9 @@ class _Reading(NamedTuple):
             for change, gradient in zip(changes, whole, strict=True):
                 along_all += in_double(change * gradient).sum((1, 2)).cpu()
             along_band = torch.zeros_like(along_all)
-            for index, chosen, gradient in self._rows(band, ended):
-                products = in_double(changes[index][chosen] * gradient[chosen]).sum(1)
-                sequences = chosen.nonzero()[:, 0]
+            for index, in_band, gradient in self._rows(band, end_points):
+                products = in_double(changes[index][in_band] * gradient[in_band]).sum(1)
+                sequences = in_band.nonzero()[:, 0]  # to which the rows belong
                 along_band.index_add_(0, sequences.cpu(), products.cpu())
             numbers.append(torch.stack([along_band, along_all]))
         return torch.stack(numbers, 1)
@@ -357,7 +363,11 @@ class Uses(Adapter):
                 values += given
 
     def _gathered(self, values: list[Value]) -> Gathered:
-        """Measure the steps that move each value, and what it is joined with."""
+        """Measure the steps that move each value, and those that move what it is joined to.
+
+        All steps are tried where some do not tell the time of each row, and more pairs of sequences
+        where some rows have not moved at all.
+        """
 
         def moving(inputs: Tensor) -> list[Tensor]:
             tape, _ = self._taped(inputs, self.plan, watch=True)
@@ -366,7 +376,7 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        entries = 2 * self.entries
+        entries = 2 * self.entries  # of values, and of joins beside them
         found = last_steps(moving, self.pairs, entries)
         gathered = Gathered.of(values, self.plan, found)
         every_step = not gathered.are_told
@@ -396,28 +406,31 @@ class Uses(Adapter):
         loss_gradients = reading.loss_gradients
         share = torch.rand(loss_gradients.shape, generator=self.trials.generator)
         share = share.to(loss_gradients)
-        one = reading.value_gradients(share)
-        other = reading.value_gradients(1 - share)
-        large = reading.value_gradients(torch.full_like(loss_gradients, _LARGE))
+        of_share = reading.value_gradients(share)
+        of_rest = reading.value_gradients(1 - share)
+        of_multiple = reading.value_gradients(torch.full_like(loss_gradients, _LARGE))
         sizes = [float(in_double(part).norm()) for part in whole]
         # rounding comes from all sites, so that it is held against the largest one
-        most = max(sizes, default=0.0)
+        largest = max(sizes, default=0.0)
         for index, site in enumerate(self.sites):
             wanted = in_double(whole[index])
-            of_shares = in_double(one[index]) + in_double(other[index])
-            of_large = in_double(large[index]) / _LARGE
-            missing = max(float((of_shares - wanted).norm()), float((of_large - wanted).norm()))
+            from_shares = in_double(of_share[index]) + in_double(of_rest[index])
+            from_multiple = in_double(of_multiple[index]) / _LARGE
+            missing = max(
+                float((from_shares - wanted).norm()), float((from_multiple - wanted).norm())
+            )
             size = max(sizes[index], 1e-300)
             told = (
                 f"{site.name}: parts of the loss one by one miss {missing / size:.1g} of the "
                 "gradient"
             )
-            require("model", told, missing <= 10 * self.exact * most, _UNCHANGED)
+            require("model", told, missing <= 10 * self.exact * largest, _UNCHANGED)
 
     def _check_causal(self, reading: _Reading) -> None:
         """Refuse uses later than a prediction made of them, and models of which none is earlier.
 
-        Tried at a few end points, the first and the last among them.
+        Tried at a few end points, the first and the last among them, by gradients of the
+        predictions themselves: that of a loss may be zero.
         """
         steps = reading.end_steps or self.end_steps
         every = max(1, len(steps) // 6)

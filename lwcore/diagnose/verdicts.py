@@ -34,11 +34,10 @@ DETECTED = (Verdict.ENOUGH, Verdict.LIKELY, Verdict.TOO_FEW)
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
     Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
-    Verdict.TOO_FEW: "a signal is there, and drowns in the noise of all lags together",
+    Verdict.TOO_FEW: "a signal is seen by itself, but the noise of all lags together hides it",
     Verdict.UNCLEAR: "no signal was seen, and the sequences that were read do not exclude one",
     Verdict.NO_SIGNAL: (
-        "no signal was seen. One that needs more sequences may be in the data, and hardly get "
-        "through this network"
+        "no signal was seen. There may be one in the data that hardly gets through this network"
     ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, in_range, shaped
+from lwcore.elman.network import Array, BoundedInputs, ElmanNetwork, Radii, in_range, shaped
 from lwcore.signatures import FiniteReals, Int64Count, Positive, checked, require
 
 _MOST_STEPS = 10**9
@@ -16,7 +16,7 @@ _MOST_STEPS = 10**9
 
 @checked
 def risk_gradient(
-    network: ElmanNetwork, inputs: Sequences, targets: FiniteReals
+    network: ElmanNetwork, inputs: BoundedInputs, targets: FiniteReals
 ) -> tuple[float, Float[np.ndarray, "m p"]]:
     """Return the empirical risk and its gradient in all rows ``[W_ii, U_i]``.
 
@@ -35,7 +35,12 @@ def risk_gradient(
 def _risk_gradient(
     network: ElmanNetwork, by_step: Array, wanted_outputs: Array
 ) -> tuple[float, Array]:
-    """Return the same, infinite or NaN where it is no float."""
+    """Return the risk and its gradient, infinite or NaN where they leave the range of a float.
+
+    Args:
+        by_step: Inputs, (T, n, d).
+        wanted_outputs: Targets, (n, T).
+    """
     length, n = by_step.shape[:2]
     recurrent = network.parameters[:, 0]
     of_inputs = network.parameters[:, 1:]
@@ -78,7 +83,7 @@ class Descent:
 @checked
 def gradient_descent(
     initial: ElmanNetwork,
-    inputs: Sequences,
+    inputs: BoundedInputs,
     targets: FiniteReals,
     step_size: Positive,
     steps: Int64Count,

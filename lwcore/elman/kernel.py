@@ -20,9 +20,9 @@ from lwcore.elman.network import (
     ACTIVATIONS,
     Activation,
     Array,
+    BoundedInputs,
     ElmanNetwork,
     Named,
-    Sequences,
     in_range,
     shaped,
     stream_gradients,
@@ -44,7 +44,7 @@ class Estimate(NamedTuple):
 
 
 @checked
-def finite_kernel(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n n T"]:
+def finite_kernel(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndarray, "n n T"]:
     """Return the kernel of one network at all pairs of inputs and all steps.
 
     It is ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``, the left side of C&E Proposition 2 before its
@@ -69,7 +69,7 @@ def finite_kernel(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray,
 
 @checked
 def limiting_kernel(
-    inputs: Sequences,
+    inputs: BoundedInputs,
     *,
     alpha: Positive,
     activation: Named = "tanh",
@@ -139,7 +139,7 @@ def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
 @checked
 def transport_target(
     maps: TransportMaps,
-    inputs: Sequences,
+    inputs: BoundedInputs,
     *,
     alpha: Positive,
     activation: Named = "tanh",

@@ -37,15 +37,9 @@ _MOST = 2**40  # parameters that are drawn: more than memory holds
 
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
-    """Return a type of finite real arrays for which something more holds."""
+    """Return the type of finite real arrays for which a predicate holds; errors name the shape."""
     description = f"a finite array of shape {shape}"
     return constrained(FiniteReals, description, lambda x: predicate(read(x)))
-
-
-def _squared_norms(vectors: Array) -> Array:
-    """Return the squared norms along the last axis, infinite where they are no floats."""
-    with np.errstate(over="ignore"):
-        return np.square(vectors).sum(axis=-1)
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -53,15 +47,19 @@ Smooth = Literal["tanh", "logistic", "gaussian"]
 if TYPE_CHECKING:
     Width = int
     Radii = tuple[float, float]
-    Sequences = ArrayLike
-    Rows = ArrayLike
+    BoundedInputs = ArrayLike
+    ParameterRows = ArrayLike
 else:
 
     def _are_two_radii(pair: tuple[Any, ...]) -> bool:
         return len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair)
 
     def _are_short(vectors: Array) -> bool:
-        return vectors.ndim == 3 and bool((_squared_norms(vectors) <= 1 + 2e-12).all())
+        if vectors.ndim != 3:
+            return False
+        with np.errstate(over="ignore"):
+            squared_norms = np.square(vectors).sum(axis=-1)
+        return bool((squared_norms <= 1 + 2e-12).all())
 
     # Bounds hold for widths that no machine could draw.
     Width = constrained(
@@ -73,9 +71,9 @@ else:
         tuple, "two finite numbers, 0 or above, of recurrent and of input weights", _are_two_radii
     )
     # As in the companion's Section 2.1, but for rounding.
-    Sequences = _array("(n, T, d), of norms up to 1", _are_short)
+    BoundedInputs = _array("(n, T, d), of norms up to 1", _are_short)
     # C&E Definition 1 pairs neurons.
-    Rows = _array(
+    ParameterRows = _array(
         "(m, 1 + d), m even, d at least 1",
         lambda rows: rows.ndim == 2 and len(rows) % 2 == 0 < rows.shape[1] - 1,
     )
@@ -143,7 +141,9 @@ class ElmanNetwork:
     none of the others; the output is ``F_t = Σ_i c_i H_t^{(i)}/√m``.
     """
 
-    def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
+    def __init__(
+        self, parameters: ParameterRows, readout: FiniteReals, activation: Named = "tanh"
+    ) -> None:
         """Take rows ``[W_ii, U_i]`` and c, a number for each row.
 
         `symmetric_initialisation` draws both as the companion's theorems want them.
@@ -163,17 +163,17 @@ class ElmanNetwork:
         is_symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
         return 2 if is_symmetric and len(first) % 2 == 0 else 1
 
-    def at(self, parameters: Rows) -> ElmanNetwork:
+    def at(self, parameters: ParameterRows) -> ElmanNetwork:
         """Return the network with other parameters of the same shape, and the same readout."""
         rows = shaped("parameters", parameters, self.parameters.shape)
         return ElmanNetwork(rows, self.readout, self.activation)
 
-    def sequences(self, inputs: Sequences) -> Float[np.ndarray, "n T d"]:
+    def sequences(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T d"]:
         """Return inputs as an array; refuse vectors of another dimension than the network reads."""
         return shaped("inputs", inputs, (*np.shape(inputs)[:2], self.dimension))
 
     @checked
-    def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
+    def hidden(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
         by_step = []
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
@@ -182,7 +182,7 @@ class ElmanNetwork:
         return in_range("parameters", np.stack(by_step, axis=1))
 
     @checked
-    def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
+    def outputs(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T"]:
         """Return the outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
         states = self.hidden(inputs)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -220,7 +220,7 @@ def symmetric_initialisation(
 
 
 @checked
-def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReals) -> float:
+def empirical_risk(network: ElmanNetwork, inputs: BoundedInputs, targets: FiniteReals) -> float:
     """Return the squared errors, summed over time and averaged over sequences.
 
     Implements C&E Eq. (1).
@@ -234,7 +234,7 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
 
 
 @checked
-def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
+def hidden_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndarray, "n T m p"]:
     """Return the derivatives ``∂H_t^{(i)}/∂Θ_i`` of states, the recurrent weight's first.
 
     Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU) by the recursion of its proof,
@@ -250,7 +250,7 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
 
 @checked
-def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
+def output_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndarray, "n T m p"]:
     """Return the derivatives of outputs, ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``.
 
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
@@ -264,7 +264,7 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
 @checked
 def linear_model(
-    initial: ElmanNetwork, parameters: Rows, inputs: Sequences
+    initial: ElmanNetwork, parameters: ParameterRows, inputs: BoundedInputs
 ) -> Float[np.ndarray, "n T"]:
     """Return the outputs of the network's linear model around a start at which they are 0.
 
@@ -280,7 +280,7 @@ def linear_model(
 
 
 def in_range(name: str, values: Any) -> Any:
-    """Return values that are finite; refuse the argument that took them out of a float's range."""
+    """Return values if all are finite; else refuse the argument from which they followed."""
     if not np.isfinite(values).all():
         raise ArgumentError(f"{name}: must be smaller: what follows leaves the range of a float.")
     return values
@@ -296,7 +296,7 @@ def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
 def scan(
     parameters: Array, inputs: Array, activation: Activation
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield for every step the states before, pre-activations, and states after, (n, m) each.
+    """Yield for every step the states before, pre-activations, and states after it, (n, m) each.
 
     The two halves of the neurons are multiplied apart: products of one shape round alike, so that
     equal neurons keep equal bits.

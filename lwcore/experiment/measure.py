@@ -30,10 +30,10 @@ from lwcore.experiment.config import DiagnosticSettings
 from lwcore.gradient import (
     Aim,
     alignment,
+    carry_back,
     immediate_sensitivity,
     lag_statistics,
     random_direction,
-    transported,
     unit_length,
 )
 from lwcore.inference import described, signal_and_noise
@@ -187,7 +187,7 @@ class _Batch(NamedTuple):
         first = self.lags[-1]
         unit = self.unit.expand_as(self.trace.outputs)
         at_ends = self.errors[..., first:, None]
-        for lag, rows in transported(self.trace, unit, self.lags, first):
+        for lag, rows in carry_back(self.trace, unit, self.lags, first):
             steps = slice(first - lag, self.trace.length - lag)
             yield self.gathered(at_ends * rows, steps)
 

@@ -69,11 +69,6 @@ class SymmetricStable:
     scale: Positive = 1.0
     loc: Finite = 0.0
 
-    def __post_init__(self) -> None:
-        """Keep double precision, whatever type the parameters have."""
-        for name in ("alpha", "scale", "loc"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-
     def pdf(self, x: ArrayLike) -> Array:
         """Return the probability density; 0 where it is too small for a float, see `logpdf`."""
         z = np.abs(self._standardise(x))

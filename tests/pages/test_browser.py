@@ -21,7 +21,9 @@ def visit(tab, site):
 
     def open_page(address, width=1280):
         tab.set_viewport_size({"width": width, "height": 800})
-        tab.goto(site + address, wait_until="networkidle")
+        tab.goto(site + address)
+        # a browser that has all it needs asks for nothing, also while it is still at work: both
+        tab.wait_for_load_state("networkidle")
         return tab
 
     yield open_page
@@ -90,8 +92,10 @@ def test_a_badge_unfolds_the_cell_that_measures_its_claim(visit):
 
 
 def test_a_badge_of_several_claims_unfolds_them_and_each_of_them_its_cell(visit):
-    page = visit("notebooks/06_experiments.html")
-    for common in page.locator("a[href^='#behind-']").all():
+    page = visit("notebooks/B_scalar_gates.html")
+    several = page.locator("a[href^='#behind-']").all()
+    assert several
+    for common in several:
         unfolded = page.locator(common.get_attribute("href"))
         assert not unfolded.is_visible()
         common.focus()
