@@ -30,7 +30,7 @@ from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
-_MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
+_IDLE = 12  # pairs of sequences in a row that tell nothing new, before times are taken to be known
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -40,8 +40,9 @@ _SAME_CALLS = (
 )
 _GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
 _FOLLOWED = (
-    "parameters that are not run under torch.no_grad() or in a checkpoint with use_reentrant=True "
-    f"(turn checkpoints off to measure), or in a function of your own; else {LEAVE_OUT}"
+    "parameters that are not run under torch.no_grad() (for a burn-in, detach the state behind "
+    "it), in a checkpoint with use_reentrant=True (turn checkpoints off to measure), or in a "
+    f"function of your own; else {LEAVE_OUT}"
 )
 _SEEN = (
     "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
@@ -373,12 +374,13 @@ class Uses(Adapter):
             self.refuse_too_long()
             found = last_steps(moving, self.pairs, entries, every_step=True)
             gathered = Gathered.of(values, self.plan, found)
-        for _ in range(_MORE_PAIRS):  # as of a column that is often the same
-            if not gathered.has_unknown:
-                break
+        n_idle = 0  # rows that did not move, or did too early, as behind a gate that skips steps
+        while n_idle < _IDLE and not gathered.go_evenly(self.shape[1]):
             again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
+            before = gathered
             gathered = Gathered.of(values, self.plan, found)
+            n_idle = n_idle + 1 if gathered.has_steps_of(before) else 0
         return gathered
 
     # What is refused
@@ -434,7 +436,8 @@ class Uses(Adapter):
                     continue
                 late = float(by_row[site.times > step].sum()) / total
                 worst = max(worst, (late, site.name, step))
-                some_before |= bool((by_row[site.times < step] > 0).any())
+                is_before = (site.times >= 0) & (site.times < step)
+                some_before |= bool((by_row[is_before] > 0).any())
         late, name, step = worst
         told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
         require("model", told, late <= self.exact, _NOT_LATER)
@@ -449,8 +452,11 @@ class Uses(Adapter):
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
         length = self.shape[1]
-        if any(np.array_equal(site.times, [length - 1] * length) for site in self.sites):
-            return _NORMALISED
+        for site in self.sites:
+            of_all_steps = length in site.values[0].shape[:-1]  # features are behind
+            is_last = bool((site.times == length - 1).all())
+            if is_last and (of_all_steps or len(site.times) == length):
+                return _NORMALISED
         if self.without_gradient:
             return (
                 f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
