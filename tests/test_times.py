@@ -274,6 +274,19 @@ class Dilated(Stepped):
         return torch.stack(shown, 1)
 
 
+class BeginsWithZeros(Stepped):
+    """A recurrence that reads zeros first, and then the inputs, each one step late."""
+
+    def forward(self, x, copies=None):
+        own = copies or [self] * STEPS
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate([own[0], *own]):
+            inputs = x[:, t - 1] if t else torch.zeros_like(x[:, 0])
+            state = torch.tanh(one.read(inputs) + one.recur(state))
+            shown.append(one.show(state))
+        return torch.stack(shown[1:], 1)
+
+
 class SkipsSteps(Stepped):
     """A recurrence whose state is kept in most steps, as an input says."""
 
@@ -328,6 +341,7 @@ class WithMemory(Attention):
 
 
 KINDS = [
+    BeginsWithZeros,
     Dilated,
     SkipsSteps,
     Pointer,
@@ -504,6 +518,43 @@ def test_several_tensors_have_no_usual_loss():
 
     with pytest.raises(ValueError, match=r"must be given, for the model gives several things"):
         detected(Two(2), (INPUTS, BEFORE))
+
+
+class CarriesOn(nn.Module):
+    """A recurrence whose state stays as it is behind each sequence, where inputs are 0."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.read, self.recur, self.show = nn.Linear(1, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), 6), []
+        for t, one in enumerate(copies or [self] * x.shape[1]):
+            updated = torch.tanh(one.read(x[:, t]) + one.recur(state))
+            state = torch.where(x[:, t] != 0, updated, state)
+            shown.append(self.show(state))
+        return torch.stack(shown, 1)[:, -1]
+
+
+def test_lags_of_padded_sequences_are_from_the_last_step_that_is_not_padding():
+    """Where a state is carried on to the last step, and read out there."""
+    lengths = [9, 7, 12, 10] * 12
+    inputs = draw(48, 12, 1) * (torch.arange(12) < torch.tensor(lengths)[:, None])[..., None]
+    targets = draw(48, 1, seed=2)
+    model = CarriesOn().double().eval()
+    copies = [copy.deepcopy(model) for _ in range(12)]
+    errors = (model(inputs[:4], copies) - targets[:4])[:, 0] ** 2
+    wanted = torch.zeros(12, 6 * (1 + 1 + 6 + 1), dtype=torch.float64)
+    for error, length in zip(errors, lengths, strict=False):
+        for step in range(length):
+            own = [*copies[step].read.parameters(), *copies[step].recur.parameters()]
+            parts = torch.autograd.grad(error, own, retain_graph=True)
+            wanted[length - 1 - step] += torch.cat([part.flatten() for part in parts])
+    network = Uses(model, (inputs, targets), parameters=["read", "recur"])
+    network.check(inputs, targets)
+    found = network.read(inputs[:4], targets[:4]).lag_vectors(range(12))
+    assert (found - wanted).norm() < 1e-10 * wanted.norm()
 
 
 def test_sequences_that_are_read_out_at_their_own_end():

@@ -572,6 +572,7 @@ class Adapter(ABC):
             ends.append(rows.spread())
             moving.update(rows.times[rows.is_moved].tolist())
         self.moving_ends = sorted(moving)
+        self.end_at_each_step = len(moving) == self.shape[1]
         self.ends = torch.from_numpy(np.concatenate(ends).astype(np.int64))
         self.end_steps = sorted({*self.ends.tolist()} - {-1})
 
@@ -724,13 +725,12 @@ class Adapter(ABC):
             own = inputs[places.to(inputs.device)]
             step = steps[places]
             moved, earlier = self._moved_by_steps(own, step)
-            for attempt in range(2 * _TRIES):  # by other steps, as the first may have done nothing
+            # by other steps, as the first may have done nothing; a gate may skip some places, too
+            for attempt in range(2 * _TRIES if self.end_at_each_step else _TRIES):
                 left = (~moved).nonzero()[:, 0]
                 if not len(left):
                     break
-                changed = step[left]
-                if attempt >= _TRIES:  # in another place: a gate may skip some steps
-                    changed = self._draw_ends(len(left))
+                changed = step[left] if attempt < _TRIES else self._draw_ends(len(left))
                 again, _ = self._moved_by_steps(own[left.to(own.device)], changed)
                 moved[left] |= again
             # a step of padding that is another tells a model that the sequence is longer

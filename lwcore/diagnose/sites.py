@@ -193,17 +193,17 @@ class Gathered(NamedTuple):
     def _waited(self, group: _Group, starts: Sequence[Call]) -> Bounds:
         """Return the steps of rows, with those that they wait for.
 
-        One of five holds:
+        One of six holds:
 
         1. Some row is joined with nothing, as a state after the last step, or is the join itself,
            as W x_0 + U 0 at the start: none waits.
         2. All wait for as many steps, mostly 0. The recurrent product U h waits for one.
         3. Rows of one call do not wait alike: they are no step of a recurrence, and are joined by
            what sees several steps at once, as attention sees a prefix or a chunk. None waits.
-        4. Some wait and others do not, as in several iterations of a step. Then U h is known by
+        4. Only rows of the first steps wait, where there is no state yet: none waits.
+        5. Some wait and others do not, as in several iterations of a step. Then U h is known by
            its first call, which is made of a state without data: it waits for its join.
-        5. Only rows of the first steps wait, where there is no state yet, or a cell's own next call
-           is the join: none waits.
+        6. A cell's own next call is the join: none waits.
 
         Anything else is refused, for its step cannot be told.
         """
@@ -218,14 +218,15 @@ class Gathered(NamedTuple):
         for of_call in np.split(waits, len(group.values)):
             if len({*of_call.tolist()} - {-1}) > 1:
                 return own
+        is_later = own.low >= np.median(own.low[own.low >= 0])
+        if waits[is_later].max(initial=0) <= 0:
+            return own
         if any(start.is_start_of(call) for start in starts):
             return own.later(group.joined)
-        is_later = own.low >= np.median(own.low[own.low >= 0])
-        only_first_waits = waits[is_later].max(initial=0) <= 0
         told = f"{group.values[0].name}: in some calls its value waits for the next step, in "
         told += "others not"
         words = f"used alike in all steps, so that its step can be told. Else {LEAVE_OUT}"
-        require("parameters", told, self._joined_by_a_use(group) or only_first_waits, words)
+        require("parameters", told, self._joined_by_a_use(group), words)
         return own
 
     def _states_begun(self, starts: Sequence[Call]) -> set[Slot]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -143,10 +142,12 @@ class _Reading(NamedTuple):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
         for site, gradient in zip(self.uses.sites, gradients, strict=True):
-            if len({*site.times.tolist()}) == 1:
-                continue  # a readout, which is used once: its step is the one in question
             is_used = gradient.ne(0).any(-1).cpu()
-            last = torch.where(is_used, torch.from_numpy(site.times), -1).max(1).values
+            times = torch.from_numpy(site.times)
+            first = torch.where(is_used, times, self.uses.shape[1]).min(1).values
+            last = torch.where(is_used, times, -1).max(1).values
+            # what is used at the end alone is a readout: its step is the one in question
+            last[first >= end] = -1
             reached = torch.maximum(reached, last)
         last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
         is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
