@@ -41,7 +41,7 @@ from lwcore.diagnose.tensors import (
     in_reals,
     tensors_in,
 )
-from lwcore.diagnose.times import Rows, early_entries, has_repeats, rows_of
+from lwcore.diagnose.times import Rows, early_entries, rows_of
 from lwcore.diagnose.trials import PAIRS, PATTERN, Times, Trials, last_steps, moved_apart
 from lwcore.signatures import checked, require
 
@@ -652,6 +652,7 @@ class Adapter(ABC):
             ends.append(rows.spread())
             moving.update(rows.times[rows.is_moved].tolist())
         self.moving_ends = sorted(moving)
+        self.end_at_each_step = len(moving) == self.shape[1]
         self.ends = torch.from_numpy(np.concatenate(ends).astype(np.int64))
         self.end_steps = sorted({*self.ends.tolist()} - {-1})
 
@@ -675,12 +676,16 @@ class Adapter(ABC):
             self.refuse_too_long()
             found = measured(self.pairs)
             rows = [rows_of(times, length) for times in found]
-        for _ in range(_STEADY):
-            if not any(own is not None and has_repeats(own.times) for own in rows):
-                break
-            again = measured([self.trials.pair()])
-            found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
-            rows = [rows_of(times, length) for times in found]
+        n_idle = 0  # more pairs, if steps may have been skipped on trial: until these tell nothing
+        while n_idle < _STEADY and not all(own is None or own.go_evenly(length) for own in rows):
+            pairs = [self.trials.pair()]
+            others = last_steps(
+                self._parted_predictions, pairs, self.entries, every_step=every_step
+            )
+            found = [one.or_later(other) for one, other in zip(found, others, strict=True)]
+            before, rows = rows, [rows_of(times, length) for times in found]
+            is_same = all(map(_have_equal_steps, before, rows))
+            n_idle = n_idle + 1 if is_same else 0
         for place, (times, own) in enumerate(zip(found, rows, strict=True)):
             if own is None or not early_entries(times.low, own.axes).any():
                 continue
@@ -797,19 +802,19 @@ class Adapter(ABC):
         One step of every sequence is changed, at which a prediction is made.
         """
         count = len(inputs)
-        generator = self.trials.generator
-        draws = torch.randint(len(self.moving_ends), (count,), generator=generator, device="cpu")
-        steps = torch.tensor(self.moving_ends)[draws]
+        steps = self._draw_ends(count)
         unmoved: list[int] = []
         for places in torch.arange(count).split(max(1, min(_RUN, self.at_once))):
             own = inputs[places.to(inputs.device)]
             step = steps[places]
             moved, earlier = self._moved_by_steps(own, step)
-            for _ in range(_TRIES):  # by other steps, as the first may have done nothing
+            # by other steps, as the first may have done nothing; a gate may skip some places, too
+            for attempt in range(2 * _TRIES if self.end_at_each_step else _TRIES):
                 left = (~moved).nonzero()[:, 0]
                 if not len(left):
                     break
-                again, _ = self._moved_by_steps(own[left.to(own.device)], step[left])
+                changed = step[left] if attempt < _TRIES else self._draw_ends(len(left))
+                again, _ = self._moved_by_steps(own[left.to(own.device)], changed)
                 moved[left] |= again
             # a step of padding that is another tells a model that the sequence is longer
             is_real = self.trials.padding_behind(own).cpu() <= self.shape[1] - 1 - step
@@ -834,6 +839,12 @@ class Adapter(ABC):
             "or made of classes of the inputs? Then give what they are made of"
         )
         require("model", told, False, words)
+
+    def _draw_ends(self, count: int) -> Tensor:
+        """Draw steps at which predictions are made."""
+        generator = self.trials.generator
+        draws = torch.randint(len(self.moving_ends), (count,), generator=generator, device="cpu")
+        return torch.tensor(self.moving_ends)[draws]
 
     def _moved_by_steps(self, inputs: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         """Say whether changes of one step move predictions made at it, and those made before."""
@@ -920,6 +931,13 @@ class _NoOperators(TorchFunctionMode):
             words = f"one without {_OPERATORS}: write loops and conditions of Python, to measure"
             require("model", f"{function.name()}()", is_followed, words)
         return function(*args, **(kwargs or {}))
+
+
+def _have_equal_steps(one: Rows | None, other: Rows | None) -> bool:
+    """Say whether two measurements found the same rows, with the same steps."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.times, other.times)
 
 
 def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:

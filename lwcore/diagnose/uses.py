@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -31,7 +30,7 @@ from lwcore.signatures import ArgumentError, Lags, checked, require
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
-_MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
+_IDLE = 12  # pairs of sequences in a row that tell nothing new, before times are taken to be known
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -42,8 +41,9 @@ _SAME_CALLS = (
 )
 _GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
 _FOLLOWED = (
-    "parameters that are not run under torch.no_grad() or in a checkpoint with use_reentrant=True "
-    f"(turn checkpoints off to measure), or in a function of your own; else {LEAVE_OUT}"
+    "parameters that are not run under torch.no_grad() (for a burn-in, detach the state behind "
+    "it), in a checkpoint with use_reentrant=True (turn checkpoints off to measure), or in a "
+    f"function of your own; else {LEAVE_OUT}"
 )
 _SEEN = (
     "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
@@ -145,11 +145,12 @@ class _Reading(NamedTuple):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
         for site, gradient in zip(self.uses.sites, gradients, strict=True):
-            # The time of a readout, which is used once, is the end point that is in question.
-            if len({*site.times.tolist()}) == 1:
-                continue
             is_used = gradient.ne(0).any(-1).cpu()
-            last = torch.where(is_used, torch.from_numpy(site.times), -1).max(1).values
+            times = torch.from_numpy(site.times)
+            first = torch.where(is_used, times, self.uses.shape[1]).min(1).values
+            last = torch.where(is_used, times, -1).max(1).values
+            # what is used at the end alone is a readout: its step is the one in question
+            last[first >= end] = -1
             reached = torch.maximum(reached, last)
         last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
         is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
@@ -384,13 +385,13 @@ class Uses(Adapter):
             self.refuse_too_long()
             found = last_steps(moving, self.pairs, entries, every_step=True)
             gathered = Gathered.of(values, self.plan, found)
-        is_coarse = self.exact == _EXACT[None]
-        for _ in range(_MORE_PAIRS):  # as of a column that is often the same
-            if not gathered.has_unknown and not (is_coarse and gathered.has_repeats):
-                break
+        n_idle = 0  # rows that did not move, or did too early, as behind a gate that skips steps
+        while n_idle < _IDLE and not gathered.go_evenly(self.shape[1]):
             again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
+            before = gathered
             gathered = Gathered.of(values, self.plan, found)
+            n_idle = n_idle + 1 if gathered.has_steps_of(before) else 0
         return gathered
 
     # What is refused
@@ -445,7 +446,8 @@ class Uses(Adapter):
             by_site = [in_double(part.abs()).sum((0, 2)).cpu().numpy() for part in whole]
             most = max(float(by_row.sum()) for by_row in by_site)
             for site, by_row in zip(self.sites, by_site, strict=True):
-                some_before |= bool((by_row[site.times < step] > 0).any())
+                is_before = (site.times >= 0) & (site.times < step)
+                some_before |= bool((by_row[is_before] > 0).any())
                 late = float(by_row[site.times > step].sum())
                 if late > self.exact * most:  # else rounding, as where a site has a gradient of 0
                     worst = max(worst, (late / float(by_row.sum()), site.name, step))
@@ -463,8 +465,11 @@ class Uses(Adapter):
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
         length = self.shape[1]
-        if any(np.array_equal(site.times, [length - 1] * length) for site in self.sites):
-            return _NORMALISED
+        for site in self.sites:
+            of_all_steps = length in site.values[0].shape[:-1]  # features are behind
+            is_last = bool((site.times == length - 1).all())
+            if is_last and (of_all_steps or len(site.times) == length):
+                return _NORMALISED
         if self.without_gradient:
             return (
                 f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
