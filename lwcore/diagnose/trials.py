@@ -19,6 +19,9 @@ Steps = np.ndarray  # of whole numbers; jaxtyping cannot read its NDArray
 
 PATTERN = (0, 1, 0, 0, 1, 1, 1)  # which of two sequences stands where in a trial batch
 PAIRS = 3  # of sequences, from each of which times are measured
+# More of them where rows do not go evenly through the steps, as behind a gate that skips some,
+# until so many in a row tell nothing new. What one pair in seven shows is then missed once in 500.
+IDLE_PAIRS = 40
 _EVERY = 96  # steps, up to which the replacement begins at every one of them
 _PROBED = 32  # places in longer sequences, each with the two steps behind it
 _AT_ENDS = 16  # steps at either end of longer sequences

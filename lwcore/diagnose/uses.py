@@ -24,13 +24,12 @@ from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.trials import Layout, last_steps
+from lwcore.diagnose.trials import IDLE_PAIRS, Layout, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
-_IDLE = 12  # pairs of sequences in a row that tell nothing new, before times are taken to be known
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -386,7 +385,7 @@ class Uses(Adapter):
             found = last_steps(moving, self.pairs, entries, every_step=True)
             gathered = Gathered.of(values, self.plan, found)
         n_idle = 0  # rows that did not move, or did too early, as behind a gate that skips steps
-        while n_idle < _IDLE and not gathered.go_evenly(self.shape[1]):
+        while n_idle < IDLE_PAIRS and not gathered.go_evenly(self.shape[1]):
             again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
             before = gathered
