@@ -316,7 +316,11 @@ def _recordable(
         name = name.replace("i", "", 1)
         function = getattr(Tensor, name)
     writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-    words = "one that writes none in place: by torch.where or torch.cat, say"
+    words = (
+        "one that writes no parameter in place, nor what is made of it: by torch.where or "
+        "torch.cat, say. Are steps sent to layers by index? Then name in `parameters` those to "
+        "look at, without these"
+    )
     require("model", f"{name}() of a parameter", not writes, words)
     if function not in (functional.embedding, functional.embedding_bag):
         return function, args, named
