@@ -263,7 +263,90 @@ class ForecastsOn(Stepped):
         return torch.stack(shown, 1)[..., 0]
 
 
+class Dilated(Stepped):
+    """A recurrence that goes on from the state of three steps before."""
+
+    def forward(self, x, copies=None):
+        states, shown = [x.new_zeros(len(x), HIDDEN)] * 3, []
+        for t, one in enumerate(copies or [self] * STEPS):
+            states.append(torch.tanh(one.read(x[:, t]) + one.recur(states[-3])))
+            shown.append(one.show(states[-1]))
+        return torch.stack(shown, 1)
+
+
+class BeginsWithZeros(Stepped):
+    """A recurrence that reads zeros first, and then the inputs, each one step late."""
+
+    def forward(self, x, copies=None):
+        own = copies or [self] * STEPS
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate([own[0], *own]):
+            inputs = x[:, t - 1] if t else torch.zeros_like(x[:, 0])
+            state = torch.tanh(one.read(inputs) + one.recur(state))
+            shown.append(one.show(state))
+        return torch.stack(shown[1:], 1)
+
+
+class SkipsSteps(Stepped):
+    """A recurrence whose state is kept in most steps, as an input says."""
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            updated = torch.tanh(one.read(x[:, t]) + one.recur(state))
+            state = torch.where(x[:, t, :1] > 1, updated, state)
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class Pointer(Stepped):
+    """Shows what was read some steps before: as many as an input says."""
+
+    def forward(self, x, copies=None):
+        values = torch.tanh(self.rows("read", x, copies))
+        places = torch.arange(STEPS) - (2 * x[..., 0]).abs().long()
+        places = places.clamp(min=0)[..., None].expand(-1, -1, HIDDEN)
+        return self.rows("show", values.gather(1, places), copies)
+
+
+class SeesAPrefix(Attention):
+    """Attention that sees the first four steps as a whole, and predicts the others."""
+
+    def forward(self, x, copies=None):
+        own = [self] * STEPS if copies is None else copies
+        after = None if copies is None else [own[3]] * 3 + own[3:]
+        mask = torch.ones(STEPS, STEPS).tril().bool()
+        mask[:4, :4] = True
+        h = self.rows("read", x, copies) + torch.stack([one.places[t] for t, one in enumerate(own)])
+        for of_rows in (copies, after):
+            parts = (self.rows(name, h, of_rows) for name in ("query", "key", "value"))
+            h = h + functional.scaled_dot_product_attention(*parts, attn_mask=mask)
+        return self.rows("show", h[:, 4:], None if copies is None else copies[4:])
+
+
+class WithMemory(Attention):
+    """Attention to three tokens that are learned, too: what these are used for has no lag."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = nn.Parameter(torch.randn(3, HIDDEN))
+
+    def forward(self, x, copies=None):
+        read = torch.tanh(self.rows("read", x, copies))
+        h = torch.cat([self.memory.expand(len(x), -1, -1), read], 1)
+        own = None if copies is None else [self] * 3 + copies
+        parts = (self.rows(name, h, own) for name in ("query", "key", "value"))
+        h = h + functional.scaled_dot_product_attention(*parts, is_causal=True)
+        return self.rows("show", h[:, 3:], copies)
+
+
 KINDS = [
+    BeginsWithZeros,
+    Dilated,
+    SkipsSteps,
+    Pointer,
+    SeesAPrefix,
+    WithMemory,
     SeveralIterations,
     Solver,
     ForecastsOn,
@@ -437,6 +520,43 @@ def test_several_tensors_have_no_usual_loss():
         detected(Two(2), (INPUTS, BEFORE))
 
 
+class CarriesOn(nn.Module):
+    """A recurrence whose state stays as it is behind each sequence, where inputs are 0."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.read, self.recur, self.show = nn.Linear(1, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), 6), []
+        for t, one in enumerate(copies or [self] * x.shape[1]):
+            updated = torch.tanh(one.read(x[:, t]) + one.recur(state))
+            state = torch.where(x[:, t] != 0, updated, state)
+            shown.append(self.show(state))
+        return torch.stack(shown, 1)[:, -1]
+
+
+def test_lags_of_padded_sequences_are_from_the_last_step_that_is_not_padding():
+    """Where a state is carried on to the last step, and read out there."""
+    lengths = [9, 7, 12, 10] * 12
+    inputs = draw(48, 12, 1) * (torch.arange(12) < torch.tensor(lengths)[:, None])[..., None]
+    targets = draw(48, 1, seed=2)
+    model = CarriesOn().double().eval()
+    copies = [copy.deepcopy(model) for _ in range(12)]
+    errors = (model(inputs[:4], copies) - targets[:4])[:, 0] ** 2
+    wanted = torch.zeros(12, 6 * (1 + 1 + 6 + 1), dtype=torch.float64)
+    for error, length in zip(errors, lengths, strict=False):
+        for step in range(length):
+            own = [*copies[step].read.parameters(), *copies[step].recur.parameters()]
+            parts = torch.autograd.grad(error, own, retain_graph=True)
+            wanted[length - 1 - step] += torch.cat([part.flatten() for part in parts])
+    network = Uses(model, (inputs, targets), parameters=["read", "recur"])
+    network.check(inputs, targets)
+    found = network.read(inputs[:4], targets[:4]).lag_vectors(range(12))
+    assert (found - wanted).norm() < 1e-10 * wanted.norm()
+
+
 def test_sequences_that_are_read_out_at_their_own_end():
     """Padded with zeros, of lengths from 10 to 20: the lag is from the last step that is none."""
     lengths = torch.randint(10, 21, (200,), generator=torch.Generator().manual_seed(0))
@@ -449,6 +569,11 @@ def test_sequences_that_are_read_out_at_their_own_end():
             return self.show(self.shown(x)[torch.arange(len(x)), last])
 
     assert detected(AtTheEnd(), (inputs, targets)) == [5]
+    network = Uses(AtTheEnd(), (inputs, targets))
+    network.check(inputs, targets)
+    reading = network.read(inputs[:20], targets[:20])
+    missing = reading.lag_vectors(range(20)).sum(0) - reading.gradient()
+    assert missing.norm() < 1e-5 * reading.gradient().norm()
 
 
 @pytest.mark.parametrize(
@@ -477,10 +602,13 @@ class TakesTheWindow(nn.Module):
         torch.manual_seed(0)
         self.how, self.rnn, self.show = how, nn.GRU(1, 6, batch_first=True), nn.Linear(6, 1)
         self.rnn.requires_grad_(how != "frozen")
+        self.embed = nn.Linear(1, 1) if how == "embedded" else nn.Identity()
         self.eval()
 
     def forward(self, x):
         level = {"mean": x.mean(1, keepdim=True), "last": x[:, -1:]}.get(self.how, 0)
+        if self.how == "embedded":
+            return self.show(torch.tanh(self.embed(x - x[:, -1:])).mean(1).expand(-1, 6))
         states = self.rnn(x - level)[0][:, -1]
         return self.show(states.detach() if self.how == "detached" else states)
 
@@ -490,6 +618,7 @@ class TakesTheWindow(nn.Module):
     [
         ("mean", "are inputs normalised over the window"),
         ("last", "or is its last value subtracted"),
+        ("embedded", "or is its last value subtracted"),
         ("frozen", "rnn.weight_ih_l0, .* are frozen: name them in `parameters`"),
         ("detached", "is it cut on its way, by detach"),
     ],

@@ -21,8 +21,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
 from lwcore.ambient import placed
@@ -30,9 +32,17 @@ from lwcore.diagnose.data import FRONT, Axes, Pair
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.losses import IGNORED, WEIGHED, Untrained, summed, usual_loss
 from lwcore.diagnose.outputs import Leaf, Outputs, only_tensor, shown
-from lwcore.diagnose.tensors import ZEROS, dense, explained, followed, in_reals, tensors_in
+from lwcore.diagnose.tensors import (
+    ZEROS,
+    dense,
+    explained,
+    followed,
+    in_order,
+    in_reals,
+    tensors_in,
+)
 from lwcore.diagnose.times import Rows, early_entries, rows_of
-from lwcore.diagnose.trials import PAIRS, Trials, last_steps, moved_apart
+from lwcore.diagnose.trials import PAIRS, PATTERN, Times, Trials, last_steps, moved_apart
 from lwcore.signatures import checked, require
 
 Function = Callable[..., Tensor]
@@ -52,11 +62,15 @@ _WHICH = (
 _TRIES = 12  # other steps that a sequence is tried with, before its prediction does not move
 _UNMOVED = 0.05  # share of sequences whose predictions may not move: behind a ReLU, say
 _CONSTANTS = 2**20  # numbers in a constant prediction, up to which the best one is sought
+FINITE = "finite. Is there a root or a norm of 0, or a logarithm of 0 behind a torch.where?"
 _EXCHANGED = (
     "On trial, steps of one sequence stand in another, to see what depends on them: give a model "
     "that takes logarithms or roots of differences of steps, or looks at their order, the "
     "differences as inputs, and leave out what checks the data"
 )
+_OF_REALS = (nn.BCELoss, nn.BCEWithLogitsLoss, nn.KLDivLoss, nn.SmoothL1Loss, nn.HuberLoss)
+_OPERATORS = "torch.cond, while_loop, map and scan"  # of which eager passes lose the gradient
+_OPERATOR_NAMES = ("cond", "while_loop", "map_impl", "scan")
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3, None: 0.05}  # rounding adds up over steps
 
 
@@ -117,7 +131,9 @@ class Adapter(ABC):
 
         # On the data first: if the model fails later, made-up inputs are to blame.
         self.fits_data = False
-        self._all_given(self.trials.inputs[:2])
+        with _NoOperators():
+            self._all_given(self.trials.inputs[:2])
+        self._refuse_caches()
         self.fits_data = True
 
         self.takes_all = self._loss_takes_all(targets)
@@ -134,6 +150,22 @@ class Adapter(ABC):
         names = ", ".join(type(part).__name__ for part in scripted)
         words = "as it was before scripting or tracing: uses of its parameters cannot be seen"
         require("model", names, not scripted, words)
+        quantised = [part for part in parts if ".nn.quantized" in type(part).__module__]
+        names = ", ".join(type(part).__name__ for part in quantised[:_FEW_NAMES])
+        words = "as it was before it was quantised: whole numbers carry no gradients"
+        require("model", names, not quantised, words)
+
+    def _refuse_caches(self) -> None:
+        """Refuse a model that holds what was once made of parameters: later passes do not."""
+        before = _made_of_parameters(self.model)
+        self._all_given(self.trials.inputs[:2])
+        after = _made_of_parameters(self.model)
+        held = [name for name, part in before.items() if after.get(name) is part]
+        words = (
+            "one that makes in each pass what it makes of parameters: set a cache to None as each "
+            "pass begins, or turn it off to measure"
+        )
+        require("model", f"{self.kind}, which holds {', '.join(held)}", not held, words)
 
     def _choose_tolerances(self) -> None:
         """Choose how near numbers must be to count as equal, by the coarsest type of the model."""
@@ -175,12 +207,9 @@ class Adapter(ABC):
 
     def _all_given(self, inputs: Tensor) -> Any:
         """Return all that the model gives, through the head if there is one."""
-        own = self.axes.inputs_back(placed(inputs, self.weight.device).clone())  # may be written to
+        own = in_order(self.axes.inputs_back(placed(inputs, self.weight.device)))
         words = f"fails on {len(inputs)} sequences, inputs of the shape {tuple(own.shape)}"
-        advice = "It must take any number of sequences, and one tensor: wrap it if it takes more"
-        if self.fits_data:
-            advice = f"It works on sequences of the data. {_EXCHANGED}"
-        with explained(f"model ({self.kind})", words, advice):
+        with explained(f"model ({self.kind})", words, lambda error: self._advice(inputs, error)):
             given = self.model(own)
         if self.head is not None:
             with explained("head", f"fails on what the model gives, {shown(given)}"):
@@ -194,6 +223,25 @@ class Adapter(ABC):
         require("predictions", "a PackedSequence", not is_packed, words)
         return given
 
+    def _advice(self, inputs: Tensor, error: Exception) -> str:
+        """Say what is likely wrong where the model fails."""
+        if not torch.is_grad_enabled() and "require grad" in str(error):
+            return "Does it take gradients as it predicts? Do so within torch.enable_grad()"
+        if type(error).__module__.startswith("torch._dynamo"):
+            return f"Write {_OPERATORS} as loops and conditions of Python, to measure"
+        if self.fits_data and not self._are_of_data(inputs):
+            return f"It works on sequences of the data. {_EXCHANGED}"
+        return "It must take any number of sequences, and one tensor: wrap it if it takes more"
+
+    def _are_of_data(self, inputs: Tensor) -> bool:
+        """Say whether sequences stand in the data as they are."""
+        data = self.trials.inputs
+        for row in placed(inputs, data.device):
+            is_same = (data == row).flatten(1).all(1)
+            if not bool(is_same.any()):
+                return False
+        return True
+
     def _loss_takes_all(self, targets: Tensor) -> bool:
         """Say whether the loss takes several things, where they hold only one tensor.
 
@@ -205,14 +253,22 @@ class Adapter(ABC):
             if self.loss is None or isinstance(given, Tensor):
                 return False
             try:
-                self.loss(given, self.axes.targets_back(placed(targets[:3], self.weight.device)))
+                own_targets = self.axes.targets_back(placed(targets[:3], self.weight.device))
+                self.loss(given, in_order(own_targets))
             except Exception:  # then it is called with the tensor, and what fails is told
                 return False
         return True
 
     def predictions(self, inputs: Tensor) -> Float[Tensor, "B K"]:
         """Return all numbers that the model gives for each sequence, as one row."""
-        return self.outputs.rows(self._given(inputs))
+        given = self._given(inputs)
+        words = (
+            f"as for {len(PATTERN)}: {self.gives}. Does it drop axes of length 1, by squeeze()? "
+            "Then name the axis, squeeze(-1). Does it do otherwise by what the data hold?"
+        )
+        told = f"{shown(given)} for {len(inputs)}"
+        require("predictions", told, self.outputs.fit(given, len(inputs)), words)
+        return self.outputs.rows(given)
 
     def _predictions_alone(self, inputs: Tensor) -> Tensor:
         """Return predictions of which no gradient is asked."""
@@ -257,7 +313,7 @@ class Adapter(ABC):
             warnings.simplefilter("always")
             self.losses(predictions, targets[:3])
             self.losses(predictions, targets[:3], len(few))
-        broadcast = any("size" in str(one.message) for one in said)
+        broadcast = any("target size" in str(one.message) for one in said)
         words = "one that compares numbers of the same shape: reshape the targets"
         require(f"loss ({self.loss_name})", self._shapes(targets), not broadcast, words)
 
@@ -283,8 +339,17 @@ class Adapter(ABC):
         """Say of an error in the loss what it was given, and what is likely missing."""
         words = f"fails on {self._shapes(targets)}, for one sequence or some"
         advice = ""
-        if self.outputs.spec.num_leaves > 1:
+        is_whole = not targets.is_floating_point()
+        if self.outputs.n_left_out:
+            advice = (
+                f"Of {self.gives} it gets None for what is no real numbers of each sequence. Make "
+                "masks and whole numbers real, by head=lambda out: (out[0], out[1].float()), say, "
+                "and leave out what is one number for a batch, as a loss of the model's own"
+            )
+        elif self.outputs.spec.num_leaves > 1:
             advice = f"Of {self.gives}: {_WHICH}"
+        elif is_whole and isinstance(self.loss, _OF_REALS):
+            advice = f"Targets are {targets.dtype}, and must be real: y.float()"
         elif isinstance(self.loss, nn.CrossEntropyLoss):
             advice = (
                 "Classes come second: "
@@ -308,7 +373,8 @@ class Adapter(ABC):
         found = []
         pairs = zip(predictions.split(at_once), targets.split(at_once), strict=True)
         for some, wanted in pairs:
-            value = self.loss(self.outputs.restored(some), self.axes.targets_back(wanted))
+            own_targets = in_order(self.axes.targets_back(wanted))
+            value = self.loss(self.outputs.restored(some), own_targets)
             words = "one that gives a tensor: a number, or one for each sequence"
             is_tensor = isinstance(value, Tensor)
             require(f"loss ({self.loss_name})", type(value).__name__, is_tensor, words)
@@ -380,8 +446,10 @@ class Adapter(ABC):
         self._check_sequences(inputs, few)
         with torch.no_grad(), self._loss_explained(targets):
             self._check_loss(inputs, targets)
+        self._check_loss_gradients(inputs, targets)
         self._check_ends(targets)
         self._check_every_end(inputs)
+        self._autograd(*self.tried(inputs, targets))
 
     def tried(self, inputs: Tensor, targets: Tensor) -> Pair:
         """Return the few sequences on which assumptions are tried, with the largest losses."""
@@ -518,6 +586,18 @@ class Adapter(ABC):
         heaviest = torch.cat(sizes)[: len(inputs)].topk(min(_HEAVIEST, len(inputs))).indices
         self.heaviest = heaviest.cpu()
 
+    def _check_loss_gradients(self, inputs: Tensor, targets: Tensor) -> None:
+        """Refuse a loss that has a value, and no gradient, for some sequence."""
+        n_tried = 0
+        for predictions, part in self._predicted(inputs, targets):
+            few = self._held(_TRIED * self.entries)
+            for pair in zip(predictions.split(few), part.split(few), strict=True):
+                gradients = self.loss_gradients(*pair)
+                bad = (~gradients.isfinite().all(1)).nonzero()[:, 0] + n_tried
+                told = f"with a gradient that is NaN or infinite, for sequence {bad[:1].tolist()}"
+                require(f"loss ({self.loss_name})", told, not len(bad), FINITE)
+                n_tried += len(gradients)
+
     def _refuse_changing_loss(self, name: str, inputs: Tensor, targets: Tensor) -> None:
         """Refuse a loss that is another the second time, or takes parameters."""
         predictions = self._predictions_alone(inputs)
@@ -572,6 +652,7 @@ class Adapter(ABC):
             ends.append(rows.spread())
             moving.update(rows.times[rows.is_moved].tolist())
         self.moving_ends = sorted(moving)
+        self.end_at_each_step = len(moving) == self.shape[1]
         self.ends = torch.from_numpy(np.concatenate(ends).astype(np.int64))
         self.end_steps = sorted({*self.ends.tolist()} - {-1})
 
@@ -582,23 +663,36 @@ class Adapter(ABC):
         a ReLU. They are made earlier if more pairs of sequences all say so, with the same step.
         """
         length = self.shape[1]
-        found = last_steps(self._parted_predictions, self.pairs, self.entries)
+        every_step = False
+
+        def measured(pairs: list[Tensor]) -> list[Times]:
+            given = self._parted_predictions
+            return last_steps(given, pairs, self.entries, every_step=every_step)
+
+        found = measured(self.pairs)
         rows = [rows_of(times, length) for times in found]
         every_step = any(own is not None and not own.are_told for own in rows)
         if every_step:
             self.refuse_too_long()
-            found = last_steps(self._parted_predictions, self.pairs, self.entries, every_step=True)
+            found = measured(self.pairs)
             rows = [rows_of(times, length) for times in found]
+        n_idle = 0  # more pairs, if steps may have been skipped on trial: until these tell nothing
+        while n_idle < _STEADY and not all(own is None or own.go_evenly(length) for own in rows):
+            pairs = [self.trials.pair()]
+            others = last_steps(
+                self._parted_predictions, pairs, self.entries, every_step=every_step
+            )
+            found = [one.or_later(other) for one, other in zip(found, others, strict=True)]
+            before, rows = rows, [rows_of(times, length) for times in found]
+            is_same = all(map(_have_equal_steps, before, rows))
+            n_idle = n_idle + 1 if is_same else 0
         for place, (times, own) in enumerate(zip(found, rows, strict=True)):
             if own is None or not early_entries(times.low, own.axes).any():
                 continue
             is_steady = np.ones(times.low.shape, dtype=bool)
             for _ in range(_STEADY):
-                pair = self.trials.pair()
-                again = last_steps(
-                    self._parted_predictions, [pair], self.entries, every_step=every_step
-                )[place]
-                is_steady &= again.low == times.low
+                again = measured([self.trials.pair()])
+                is_steady &= again[place].low == times.low
             rows[place] = rows_of(times, length, is_steady)
         return rows
 
@@ -708,19 +802,19 @@ class Adapter(ABC):
         One step of every sequence is changed, at which a prediction is made.
         """
         count = len(inputs)
-        generator = self.trials.generator
-        draws = torch.randint(len(self.moving_ends), (count,), generator=generator, device="cpu")
-        steps = torch.tensor(self.moving_ends)[draws]
+        steps = self._draw_ends(count)
         unmoved: list[int] = []
         for places in torch.arange(count).split(max(1, min(_RUN, self.at_once))):
             own = inputs[places.to(inputs.device)]
             step = steps[places]
             moved, earlier = self._moved_by_steps(own, step)
-            for _ in range(_TRIES):  # by other steps, as the first may have done nothing
+            # by other steps, as the first may have done nothing; a gate may skip some places, too
+            for attempt in range(2 * _TRIES if self.end_at_each_step else _TRIES):
                 left = (~moved).nonzero()[:, 0]
                 if not len(left):
                     break
-                again, _ = self._moved_by_steps(own[left.to(own.device)], step[left])
+                changed = step[left] if attempt < _TRIES else self._draw_ends(len(left))
+                again, _ = self._moved_by_steps(own[left.to(own.device)], changed)
                 moved[left] |= again
             # a step of padding that is another tells a model that the sequence is longer
             is_real = self.trials.padding_behind(own).cpu() <= self.shape[1] - 1 - step
@@ -746,6 +840,12 @@ class Adapter(ABC):
         )
         require("model", told, False, words)
 
+    def _draw_ends(self, count: int) -> Tensor:
+        """Draw steps at which predictions are made."""
+        generator = self.trials.generator
+        draws = torch.randint(len(self.moving_ends), (count,), generator=generator, device="cpu")
+        return torch.tensor(self.moving_ends)[draws]
+
     def _moved_by_steps(self, inputs: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         """Say whether changes of one step move predictions made at it, and those made before."""
         before = self._predictions_alone(inputs)
@@ -765,21 +865,30 @@ class Adapter(ABC):
         require("parameters", ", ".join(hooked[:_FEW_NAMES]), not hooked, words)
         words = (
             "parameters whose uses can all be seen, with gradients that pass unchanged from "
-            "step to step (a function of your own, torch.vmap, torch.jit.script, a hook, or steps "
-            "sent to layers by index?): "
+            "step to step (a function of your own, torch.vmap, torch.jit.script, a hook, a "
+            "gradient that the model takes itself, or steps sent to layers by index?): "
             "name in `parameters` those to look at. If rounding grows in the states: "
             "try model.double()"
         )
         require("model", ", ".join(missing), not missing, words)
 
-    def missing(self, inputs: Tensor, targets: Tensor) -> list[str]:
-        """Return the parameters whose lags together are not their gradient, and by how much."""
+    def _autograd(self, inputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
+        """Return the gradient of each parameter, as PyTorch has it."""
         parameters = [*self.chosen.values()]
         with followed(parameters), torch.backends.cudnn.flags(enabled=False):
             total = self.losses(self.predictions(inputs), targets).sum()
             words = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
             require("predictions", "without a gradient", total.requires_grad, words)
-            parts = torch.autograd.grad(total, parameters, **ZEROS)
+            with explained(f"model ({self.kind})", "fails where its gradient is taken"):
+                parts = torch.autograd.grad(total, parameters, **ZEROS)
+        for name, part in zip(self.chosen, parts, strict=True):
+            is_finite = bool(dense(part).isfinite().all())
+            require("gradient", f"NaN or infinite of {name}", is_finite, FINITE)
+        return parts
+
+    def missing(self, inputs: Tensor, targets: Tensor) -> list[str]:
+        """Return the parameters whose lags together are not their gradient, and by how much."""
+        parts = self._autograd(inputs, targets)
         wanted = [in_reals(dense(part)).cpu().double().flatten() for part in parts]
         sizes = [len(part) for part in wanted]
         found = self.read(inputs, targets).gradient().split(sizes)
@@ -795,6 +904,42 @@ class Adapter(ABC):
         return too_far
 
 
+def _made_of_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors with a gradient that modules hold, as attributes or in dictionaries.
+
+    Those in lists are left out: hooks gather activations there.
+    """
+    found = {}
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            entries = value if isinstance(value, dict) else {"": value}
+            for entry, part in entries.items():
+                if isinstance(part, Tensor) and part.grad_fn is not None:
+                    found[".".join(filter(None, (name, key, str(entry))))] = part
+    return found
+
+
+class _NoOperators(TorchFunctionMode):
+    """Refuses operators of PyTorch's that are not followed where nothing is compiled."""
+
+    def __torch_function__(
+        self, function: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run one of PyTorch's functions."""
+        if isinstance(function, HigherOrderOperator):
+            is_followed = function.name() not in _OPERATOR_NAMES
+            words = f"one without {_OPERATORS}: write loops and conditions of Python, to measure"
+            require("model", f"{function.name()}()", is_followed, words)
+        return function(*args, **(kwargs or {}))
+
+
+def _have_equal_steps(one: Rows | None, other: Rows | None) -> bool:
+    """Say whether two measurements found the same rows, with the same steps."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.times, other.times)
+
+
 def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
     """Return inputs as they are if the model takes them so, else in the type of most parameters.
 
@@ -804,10 +949,9 @@ def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
     if not inputs.is_floating_point() or not sizes:
         return inputs
     device = next(model.parameters()).device
-    few = axes.inputs_back(placed(inputs[:2], device).clone())
+    few = in_order(axes.inputs_back(placed(inputs[:2], device)))
     try:
-        with torch.no_grad():
-            model(few)
+        model(few)
     except Exception:  # if it is not the type, the model says so when it is run in earnest
         return inputs.to(max(sizes, key=lambda dtype: sizes[dtype]))
     return inputs

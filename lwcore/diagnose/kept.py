@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import data as torch_data
 
+from lwcore.diagnose.tensors import dense
+
 _LOADERS = (torch_data.DataLoader, torch_data.Dataset, torch_data.Sampler)
 _METHODS = types.MethodType | types.BuiltinMethodType  # as `list.append` of some list
 _MANY = 4096  # entries of a container, above which these are not looked at one by one
@@ -42,6 +44,8 @@ class _KeptNumbers(NamedTuple):
         now, was = self.held, self.was
         if now.shape != was.shape:
             return [self.name]
+        if isinstance(now, Tensor):
+            now, was = dense(now.detach()), dense(was)
         same = (now == was) | ((now != now) & (was != was))
         return [] if bool(same.all()) else [self.name]
 
@@ -163,7 +167,12 @@ class Kept:
         if isinstance(value, Tensor):
             if self.copies:
                 self.kept.append(_KeptNumbers(name, value, value.detach().clone()))
-            return [(name, value._backward_hooks)]
+            if not value.is_leaf:
+                return [(name, value._backward_hooks)]
+            read = functools.partial(getattr, value, "grad")
+            write = functools.partial(setattr, value, "grad")
+            self.kept.append(_KeptValue(f"{name}.grad", read, write, value.grad))
+            return [(name, value._backward_hooks), (f"{name}.grad", value.grad)]
         if isinstance(value, np.ndarray):
             is_fixed = value.dtype.hasobject or not value.flags.writeable
             if self.copies and not is_fixed and not isinstance(value, np.memmap):
@@ -182,7 +191,8 @@ class Kept:
             self.generators.append(state)
         elif isinstance(value, (nn.Module, *_LOADERS)) or _is_own(type(value).__module__):
             own = vars(value) if hasattr(value, "__dict__") else {}
-            return [*self._keep_entries(name, own), (name, type(value))]
+            reached = [*self._keep_entries(name, own), (name, type(value))]
+            return [*reached, *self._keep_slots(name, value)]
         return []
 
     def _keep_entries(self, name: str, value: Any) -> list[tuple[str, Any]]:
@@ -194,6 +204,19 @@ class Kept:
         if isinstance(was, dict):
             return [(_dotted(name, key), part) for key, part in was.items()]
         return [(name, part) for part in was]
+
+    def _keep_slots(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Keep the attributes of an object that has them in slots."""
+        reached = []
+        for kind in type(value).__mro__:
+            for slot in vars(kind).values():
+                if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__):
+                    read = functools.partial(getattr, value, slot.__name__, None)
+                    write = functools.partial(object.__setattr__, value, slot.__name__)
+                    part = read()
+                    self.kept.append(_KeptValue(_dotted(name, slot.__name__), read, write, part))
+                    reached.append((_dotted(name, slot.__name__), part))
+        return reached
 
     def _keep_variables(self, name: str, function: Any) -> list[tuple[str, Any]]:
         """Keep variables of a function that are not local; of readers' own, global ones, too."""

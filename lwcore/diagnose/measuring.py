@@ -28,7 +28,7 @@ from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
 from lwcore.ambient import gradients_followed, random_states_kept
-from lwcore.diagnose.adapter import Adapter, Bands, Function, _as_accepted
+from lwcore.diagnose.adapter import FINITE, Adapter, Bands, Function, _as_accepted
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
@@ -56,6 +56,7 @@ def _undisturbed(batches: Any) -> Iterator[None]:
     """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
     with ExitStack() as stack:
         stack.enter_context(random_states_kept())
+        stack.enter_context(_settings_kept())
         stack.enter_context(kept_as_it_was(batches, copies=False))
         stack.enter_context(gradients_followed())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
@@ -64,6 +65,22 @@ def _undisturbed(batches: Any) -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))  # ours; the reader's has its own again
         yield
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Put back settings of PyTorch that a reader's model may change as it runs."""
+    n_threads = torch.get_num_threads()
+    dtype = torch.get_default_dtype()
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != n_threads:
+            torch.set_num_threads(n_threads)
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
 
 
 @checked
@@ -358,6 +375,8 @@ class _Work:
         numbers = []
         for reading in self._readings(self.giving, "numbers"):
             numbers.append(reading.band_numbers(directions, self.bands))
+            is_finite = bool(numbers[-1].isfinite().all())
+            require("gradient", "NaN or infinite for some sequence", is_finite, FINITE)
         statistic, projection = torch.cat(numbers, dim=-1).numpy()
         last = [band[-1] for band in self.bands]
         both = ("lag", "sequence")

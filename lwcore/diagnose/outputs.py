@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.tensors import tensors_in
+from lwcore.diagnose.tensors import in_order, tensors_in
 from lwcore.diagnose.trials import Layout
 
 
@@ -21,6 +21,11 @@ class Leaf(NamedTuple):
     place: int  # among all that the model gives
     layout: Layout
     shape: torch.Size
+
+    def fits(self, part: Tensor, count: int) -> bool:
+        """Say whether a tensor has so many sequences where that of the trial has them."""
+        like = torch.empty((count, *self.shape), device="meta")
+        return part.shape == self.layout.back(like).shape
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,11 @@ class Outputs:
         return cls(spec, leaves)
 
     @property
+    def n_left_out(self) -> int:
+        """How many things there are beside the predictions of each sequence."""
+        return self.spec.num_leaves - len(self.leaves)
+
+    @property
     def sizes(self) -> list[int]:
         """How many numbers each tensor has for a sequence."""
         return [leaf.shape.numel() for leaf in self.leaves]
@@ -53,6 +63,17 @@ class Outputs:
     def entries(self) -> int:
         """How many numbers there are for a sequence."""
         return sum(self.sizes)
+
+    def fit(self, given: Any, count: int) -> bool:
+        """Say whether what the model gives for so many sequences has the tensors of the trial."""
+        parts = trees.tree_leaves(given)
+        if len(parts) != self.spec.num_leaves:
+            return False
+        for leaf in self.leaves:
+            part = parts[leaf.place]
+            if not isinstance(part, Tensor) or not leaf.fits(part, count):
+                return False
+        return True
 
     def rows(self, given: Any) -> Float[Tensor, "B K"]:
         """Return all numbers of each sequence side by side."""
@@ -70,10 +91,10 @@ class Outputs:
         return [part.reshape(len(rows), *leaf.shape) for part, leaf in pairs]
 
     def restored(self, rows: Float[Tensor, "B K"]) -> Any:
-        """Return predictions as the model gives them, for the loss."""
+        """Return predictions as the model gives them, for the loss: copies, which it may change."""
         parts: list[Any] = [None] * self.spec.num_leaves
         for part, leaf in zip(self.parted(rows), self.leaves, strict=True):
-            parts[leaf.place] = leaf.layout.back(part)
+            parts[leaf.place] = in_order(leaf.layout.back(part))
         return trees.tree_unflatten(parts, self.spec)
 
     def shapes(self) -> list[tuple[int, ...]]:

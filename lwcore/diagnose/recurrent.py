@@ -236,9 +236,9 @@ class Recurrent(Adapter):
         initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1)
         return inputs, initial.detach().cpu().to(inputs)
 
-    def _in_states(self, found: list[list[Tensor]]) -> Tensor:
+    def _state_gradients(self, by_call: list[list[Tensor]]) -> Tensor:
         """Return gradients in what each call gave as gradients in states, (B, T, S)."""
-        ((outputs, *last),) = found
+        ((outputs, *last),) = by_call
         steps = outputs.movedim(self.time_axis, 1)
         places = torch.arange(self.recurrence.state_size)
         shown = places[self.recurrence.shown]
@@ -255,7 +255,7 @@ class Recurrent(Adapter):
         every = list(itertools.chain(*by_call))
         found = torch.autograd.grad(number, every, retain_graph=True, **ZEROS)
         gradients = (part.cpu().double() for part in found)
-        return self._in_states([[next(gradients) for _ in given] for given in by_call])
+        return self._state_gradients([[next(gradients) for _ in given] for given in by_call])
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Return the trace of sequences, and each one's δ."""
@@ -364,9 +364,11 @@ class Loop(Recurrent):
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         is_plain = _is_chain(calls) and all(call.read.ndim == 2 for call in calls)
         is_plain = is_plain and not any(call.more for call in calls)
+        is_plain = is_plain and all(part.is_floating_point() for part in tensors_in(calls[0].given))
         words = (
-            "called once a step with inputs (B, D), the state that it gave a step before, and "
-            "nothing else. Any other is read by uses: name its parameters in `parameters`"
+            "called once a step with inputs (B, D), the state that it gave a step before, of real "
+            "numbers, and nothing else. Any other is read by uses: name its parameters in "
+            "`parameters`"
         )
         require("step", self.called, is_plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
@@ -374,8 +376,8 @@ class Loop(Recurrent):
             return read, read.new_zeros(len(read), self.recurrence.state_size)
         return read, _joined(calls[0].state).detach().cpu().to(read)
 
-    def _in_states(self, found: list[list[Tensor]]) -> Tensor:
-        return torch.stack([_joined(parts) for parts in found], 1)
+    def _state_gradients(self, by_call: list[list[Tensor]]) -> Tensor:
+        return torch.stack([_joined(parts) for parts in by_call], 1)
 
 
 @contextmanager

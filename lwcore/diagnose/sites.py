@@ -40,9 +40,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lwcore.diagnose.tape import Call, Plan
+from lwcore.diagnose.tape import Call, Plan, Slot
 from lwcore.diagnose.tensors import in_reals
-from lwcore.diagnose.times import Bounds, are_told, bounds_of, has_unknown, settled, waits_of
+from lwcore.diagnose.times import (
+    Bounds,
+    are_told,
+    bounds_of,
+    go_evenly,
+    has_unknown,
+    settled,
+    waits_of,
+)
 from lwcore.diagnose.trials import Layout, Steps, Times
 from lwcore.signatures import require
 
@@ -75,7 +83,7 @@ class Site:
     name: str
     values: list[Value]
     axes: tuple[int, ...]  # of a value's shape, along which its rows are
-    times: Steps  # of the rows of the first value, then of the next
+    times: Steps  # of the rows of the first value, then of the next; −1: before all data, no lag
 
     def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
         """Return the site's rows from what all uses have made, or from gradients in that."""
@@ -92,9 +100,11 @@ class Site:
         """Say which rows, (B, N), were used by a lag of a band before their end point.
 
         Each sequence has an end point of its own, (B,). A band goes from its first lag to its last.
+        What is used later acts at the end point, if at all: as the readout of a padded sequence.
         """
-        lags = end[:, None] - torch.from_numpy(self.times)
-        return (lags >= band[0]) & (lags <= band[-1])
+        times = torch.from_numpy(self.times)
+        lags = (end[:, None] - times).clamp(min=0)
+        return (lags >= band[0]) & (lags <= band[-1]) & (times >= 0)
 
 
 class _Group(NamedTuple):
@@ -152,6 +162,17 @@ class Gathered(NamedTuple):
         """Whether the step of each row is known, also where not all steps were tried."""
         return all(are_told(group.own.low, group.own.high) for group in self.groups)
 
+    def go_evenly(self, length: int) -> bool:
+        """Say whether all rows are known, and go evenly through the steps."""
+        return not self.has_unknown and all(go_evenly(group.own, length) for group in self.groups)
+
+    def has_steps_of(self, other: Gathered) -> bool:
+        """Say whether another measurement found the same groups of rows, with the same steps."""
+        if len(self.groups) != len(other.groups):
+            return False
+        pairs = zip(self.groups, other.groups, strict=True)
+        return all(np.array_equal(one.own.low, two.own.low) for one, two in pairs)
+
     def sites(self, starts: Sequence[Call], length: int) -> list[Site]:
         """Return the sites; `starts` are the steps on the way, which no data are in."""
         found = []
@@ -162,7 +183,7 @@ class Gathered(NamedTuple):
             words = (
                 "used on data alone: is it used on zeros, too, as in windows that are padded at "
             )
-            words += f"the start? Else {LEAVE_OUT}"
+            words += f"the start, or on tokens that are learned? Else {LEAVE_OUT}"
             require("parameters", told, is_known, words)
             rows = self._waited(group, starts)
             is_told = are_told(rows.low, rows.high)
@@ -175,36 +196,50 @@ class Gathered(NamedTuple):
     def _waited(self, group: _Group, starts: Sequence[Call]) -> Bounds:
         """Return the step of each row, later than the one that moves it where it waits for a join.
 
-        The first of these that holds decides:
+        One of six holds:
 
-        1. Some row is joined with nothing, as a state after the last step: no row waits.
-        2. All rows wait for the same number of steps, mostly 0. The recurrent product U h waits
-           for one.
-        3. Some rows wait and others do not, as where each step iterates several times. The value
-           is a recurrent product if its first call was made of a state without data, one of the
-           `starts`: each row has the step of its join.
-        4. A row that waits is a state: it waits for the next call of its own cell, which is the
-           join; or only rows of the first step wait, before which there is no state. No row waits.
+        1. Some row is joined with nothing, as a state after the last step, or is the join itself,
+           as W x_0 + U 0 at the start: none waits.
+        2. All wait for as many steps, mostly 0. The recurrent product U h waits for one.
+        3. Rows of one call do not wait alike: they are no step of a recurrence, and are joined by
+           what sees several steps at once, as attention sees a prefix or a chunk. None waits.
+        4. Only rows of the first steps wait, where there is no state yet: none waits.
+        5. Some wait and others do not, as in several iterations of a step. Then U h is known by
+           its first call, which is made of a state without data: it waits for its join.
+        6. A cell's own next call is the join: none waits.
 
         Anything else is refused, for its step cannot be told.
         """
         own = group.own
         waits = waits_of(own, group.joined) if len(own.low) > 1 else None
-        if waits is None:
+        call = group.values[0].call
+        if waits is None or call.takes_any(self._states_begun(starts)):
             return own
         known = {*waits.tolist()} - {-1}
         if len(known) == 1:
             return own.shifted(known.pop())
-        call = group.values[0].call
+        for of_call in np.split(waits, len(group.values)):
+            if len({*of_call.tolist()} - {-1}) > 1:
+                return own
+        is_later = own.low >= np.median(own.low[own.low >= 0])
+        if waits[is_later].max(initial=0) <= 0:
+            return own
         if any(start.is_start_of(call) for start in starts):
             return own.later(group.joined)
-        is_later = own.low > own.low[own.low >= 0].min()
-        only_first_waits = waits[is_later].max(initial=0) <= 0
         told = f"{group.values[0].name}: in some calls its value waits for the next step, in "
         told += "others not"
         words = f"used alike in all steps, so that its step can be told. Else {LEAVE_OUT}"
-        require("parameters", told, self._joined_by_a_use(group) or only_first_waits, words)
+        require("parameters", told, self._joined_by_a_use(group), words)
         return own
+
+    def _states_begun(self, starts: Sequence[Call]) -> set[Slot]:
+        """Return the slots of what uses make of a state without data, as U 0."""
+        uses = [group.values[0].call for group in self.groups]
+        slots: set[Slot] = set()
+        for start in starts:
+            if any(start.is_start_of(use) for use in uses):
+                slots.update(start.slots)
+        return slots
 
     def _joined_by_a_use(self, group: _Group) -> bool:
         """Say whether the join of some value is itself a use, as the next call of a cell is."""

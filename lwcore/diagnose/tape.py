@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ class Call(NamedTuple):
     outputs: list[int]  # which of its values carry gradients
     layout: Layout | None  # None: a step on the way from parameters to a use
     autocasts: list[tuple[str, torch.dtype]]  # devices on which it was made in autocast
+    slots: list[Slot]  # of what it gives, of a step on the way alone
 
     @property
     def name(self) -> str:
@@ -67,6 +68,10 @@ class Call(NamedTuple):
             else:
                 signature.append(Tensor if isinstance(part, Tensor) else repr(part))
         return tuple(signature)
+
+    def takes_any(self, slots: Collection[Slot]) -> bool:
+        """Say whether some of its arguments are in these slots."""
+        return any(isinstance(part, Slot) and part in slots for part in self.leaves)
 
     def is_start_of(self, other: Call) -> bool:
         """Say whether it is another one's call with what no data are in, in the place of data.
@@ -197,7 +202,7 @@ class Tape(TorchFunctionMode):
             data = part.detach() if isinstance(part, Tensor) else part
             held.append(data if slot is None else slot)
         layout = self._layout_of(given[outputs[0]])
-        call = Call(function, held, spec, outputs, layout, _autocasts_now())
+        call = Call(function, held, spec, outputs, layout, _autocasts_now(), [])
         if layout is None:
             self._note_step(call, leaves, given)
             return made
@@ -243,6 +248,7 @@ class Tape(TorchFunctionMode):
                 slots.append(Slot(len(self.origins)))
                 self.origins.append(self.sources(call))
             self.calls.append(call)
+            call.slots.extend(slots)
         for part, slot in zip(carried, slots, strict=True):
             self.slots[id(part)] = slot
 
@@ -309,8 +315,13 @@ def _recordable(
     if name in _IN_PLACE:
         name = name.replace("i", "", 1)
         function = getattr(Tensor, name)
-    writes = name.endswith("_") and not name.endswith("__")
-    require("model", f"{name}() of a parameter", not writes, "one that writes none in place")
+    writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    words = (
+        "one that writes no parameter in place, nor what is made of it: by torch.where or "
+        "torch.cat, say. Are steps sent to layers by index? Then name in `parameters` those to "
+        "look at, without these"
+    )
+    require("model", f"{name}() of a parameter", not writes, words)
     if function not in (functional.embedding, functional.embedding_bag):
         return function, args, named
     bound = inspect.signature(function).bind(*args, **named)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,6 +26,11 @@ def dense(tensor: Tensor) -> Tensor:
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
+def in_order(tensor: Tensor) -> Tensor:
+    """Return a copy, which may be written to, and viewed as PyTorch's `view` does."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
 def in_reals(tensor: Tensor) -> Tensor:
     """Return complex numbers as pairs, others as they are."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
@@ -42,13 +47,17 @@ def followed(parameters: Iterable[Tensor]) -> Iterator[None]:
 
 
 @contextmanager
-def explained(name: str, words: str, advice: str = "") -> Iterator[None]:
+def explained(
+    name: str, words: str, advice: str | Callable[[Exception], str] = ""
+) -> Iterator[None]:
     """Say of an error of a reader's own code what was tried."""
     try:
         yield
     except ArgumentError:
         raise
     except Exception as error:
+        if callable(advice):
+            advice = advice(error)
         raise ArgumentError(f"{name} {words}: {first_line(error)}. {advice}".strip()) from error
 
 

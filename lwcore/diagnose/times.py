@@ -35,6 +35,10 @@ class Rows(NamedTuple):
         rows = self.times.reshape([self.shape[axis] for axis in self.axes])
         return np.broadcast_to(np.expand_dims(rows, others), self.shape).ravel()
 
+    def go_evenly(self, length: int) -> bool:
+        """Say whether the rows that are moved go evenly through the steps, up to the last one."""
+        return _go_evenly(self.times[self.is_moved], length, 0)
+
 
 class Bounds(NamedTuple):
     """Rows along some axes, and between which steps each is moved last; −1 where nothing does."""
@@ -64,7 +68,7 @@ def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows 
     bounds = bounds_of(times, is_steady)
     if bounds is None:
         return None
-    steps = settled(bounds.low, bounds.high, length)
+    steps = settled(bounds.low, bounds.high, length).clip(min=0)
     told = are_told(bounds.low, bounds.high)
     return Rows(times.low.shape, bounds.axes, steps, bounds.low >= 0, told)
 
@@ -109,7 +113,8 @@ def settled(low: Steps, high: Steps, length: int) -> Steps:
     """Return one step for each row, in order, where only bounds may be known of some.
 
     Between rows whose step is exactly known, steps go on evenly. So they do where nothing moves a
-    row: between others, before the first one that is moved, and behind the last.
+    row: between others, before the first one that is moved, and behind the last. What would come
+    before the first step of the data, as tokens that are learned, has none: −1.
     """
     times = low.astype(np.int64)
     moved = np.flatnonzero(low >= 0)
@@ -120,16 +125,16 @@ def settled(low: Steps, high: Steps, length: int) -> Steps:
         between = np.interp(moved, exact, low[exact]).round().astype(np.int64)
         times[moved] = np.clip(between, low[moved], high[moved])
     first, last = moved[0], moved[-1]
-    goes_on = len(moved) > 1 and times[moved[1]] > times[first]
-    pace = int(goes_on)  # steps from row to row, at the ends
+    pace = times[moved[1]] - times[first] if len(moved) > 1 else 0  # steps from row to row
     for row in np.flatnonzero(low < 0):
         if row < first:
-            times[row] = times[first] - pace * (first - row)
+            earlier = times[first] - pace * (first - row)
+            times[row] = earlier if pace else -1
         elif row > last:
-            times[row] = times[last] + pace * (row - last)
+            times[row] = times[last] + int(pace > 0) * (row - last)
         else:
             times[row] = round(np.interp(row, moved, times[moved]))
-    return np.clip(times, 0, length - 1)
+    return np.clip(times, -1, length - 1)
 
 
 def are_told(low: Steps, high: Steps) -> bool:
@@ -154,6 +159,25 @@ def _steps_are_even(rows: Steps, steps: Steps) -> bool:
     n_steps = np.diff(steps)
     is_even = (n_rows == 1) | (n_steps == 0) | (n_steps == n_rows)
     return bool(is_even.all())
+
+
+def go_evenly(bounds: Bounds, length: int) -> bool:
+    """Say whether rows go evenly through the steps, up to the last one or, as U h, that before."""
+    steps = settled(bounds.low, bounds.high, length)
+    return _go_evenly(steps[bounds.low >= 0], length, 1)
+
+
+def _go_evenly(times: Steps, length: int, n_behind: int) -> bool:
+    """Say whether steps of rows go evenly up to the last one, or up to so many before it.
+
+    Those of a plain loop, of patches, or of several iterations in each step do. Others may, for a
+    gate that skips some steps, be earlier than on other data.
+    """
+    steps, counts = np.unique(times, return_counts=True)
+    if len(steps) <= 1:
+        return bool((steps == length - 1).all())
+    is_even = len({*np.diff(steps).tolist()}) == 1 and len({*counts[1:-1].tolist()}) <= 1
+    return is_even and bool(steps[-1] >= length - 1 - n_behind)
 
 
 def has_unknown(bounds: Bounds) -> bool:

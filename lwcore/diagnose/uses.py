@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -25,24 +24,25 @@ from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.trials import Layout, last_steps
+from lwcore.diagnose.trials import IDLE_PAIRS, Layout, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
-_MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
 _SAME_CALLS = (
-    "one that does the same for all sequences: are steps sent to layers by index, or loops as long "
-    f"as the data? Then {LEAVE_OUT}"
+    "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
+    "Are steps sent to layers by index, or loops as long as the data? Then "
+    f"{LEAVE_OUT}"
 )
 _GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
 _FOLLOWED = (
-    "parameters that are not run under torch.no_grad() or in a checkpoint with use_reentrant=True "
-    f"(turn checkpoints off to measure), or in a function of your own; else {LEAVE_OUT}"
+    "parameters that are not run under torch.no_grad() (for a burn-in, detach the state behind "
+    "it), in a checkpoint with use_reentrant=True (turn checkpoints off to measure), or in a "
+    f"function of your own; else {LEAVE_OUT}"
 )
 _SEEN = (
     "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
@@ -144,11 +144,12 @@ class _Reading(NamedTuple):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
         for site, gradient in zip(self.uses.sites, gradients, strict=True):
-            # The time of a readout, which is used once, is the end point that is in question.
-            if len({*site.times.tolist()}) == 1:
-                continue
             is_used = gradient.ne(0).any(-1).cpu()
-            last = torch.where(is_used, torch.from_numpy(site.times), -1).max(1).values
+            times = torch.from_numpy(site.times)
+            first = torch.where(is_used, times, self.uses.shape[1]).min(1).values
+            last = torch.where(is_used, times, -1).max(1).values
+            # what is used at the end alone is a readout: its step is the one in question
+            last[first >= end] = -1
             reached = torch.maximum(reached, last)
         last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
         is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
@@ -383,12 +384,13 @@ class Uses(Adapter):
             self.refuse_too_long()
             found = last_steps(moving, self.pairs, entries, every_step=True)
             gathered = Gathered.of(values, self.plan, found)
-        for _ in range(_MORE_PAIRS):  # as of a column that is often the same
-            if not gathered.has_unknown:
-                break
+        n_idle = 0  # rows that did not move, or did too early, as behind a gate that skips steps
+        while n_idle < IDLE_PAIRS and not gathered.go_evenly(self.shape[1]):
             again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
+            before = gathered
             gathered = Gathered.of(values, self.plan, found)
+            n_idle = n_idle + 1 if gathered.has_steps_of(before) else 0
         return gathered
 
     # What is refused
@@ -440,14 +442,14 @@ class Uses(Adapter):
             # drawn, so that gradients of several predictions do not cancel
             draws = torch.rand(weights.shape, generator=self.generator).to(weights)
             whole = of_predictions.value_gradients(weights * (1 + draws))
-            for site, part in zip(self.sites, whole, strict=True):
-                by_row = in_double(part.abs()).sum((0, 2)).cpu().numpy()
-                total = float(by_row.sum())
-                if total == 0:
-                    continue
-                late = float(by_row[site.times > step].sum()) / total
-                worst = max(worst, (late, site.name, step))
-                some_before |= bool((by_row[site.times < step] > 0).any())
+            by_site = [in_double(part.abs()).sum((0, 2)).cpu().numpy() for part in whole]
+            most = max(float(by_row.sum()) for by_row in by_site)
+            for site, by_row in zip(self.sites, by_site, strict=True):
+                is_before = (site.times >= 0) & (site.times < step)
+                some_before |= bool((by_row[is_before] > 0).any())
+                late = float(by_row[site.times > step].sum())
+                if late > self.exact * most:  # else rounding, as where a site has a gradient of 0
+                    worst = max(worst, (late / float(by_row.sum()), site.name, step))
         late, name, step = worst
         told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
         require("model", told, late <= self.exact, _NOT_LATER)
@@ -462,8 +464,11 @@ class Uses(Adapter):
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
         length = self.shape[1]
-        if any(np.array_equal(site.times, [length - 1] * length) for site in self.sites):
-            return _NORMALISED
+        for site in self.sites:
+            of_all_steps = length in site.values[0].shape[:-1]  # features are behind
+            is_last = bool((site.times == length - 1).all())
+            if is_last and (of_all_steps or len(site.times) == length):
+                return _NORMALISED
         if self.without_gradient:
             return (
                 f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
