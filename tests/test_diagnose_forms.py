@@ -4,6 +4,7 @@ A twin computes the same in another way, which diagnoses took from the beginning
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
 import numpy as np
@@ -474,6 +475,42 @@ def test_attributes_in_slots_are_put_back(kind):
     model = Noting()
     alike(numbers(model), numbers(Attention()))
     assert (model.notes.count, model.notes.log) == (0, [1])
+
+
+GLOBAL = itertools.count(5)
+
+
+@pytest.mark.parametrize("place", ["attribute", "dictionary", "closure", "global", "class"])
+def test_counters_go_on_from_where_they_were(place):
+    own = itertools.count(5, 2)
+
+    class Counting(Attention):
+        of_class: ClassVar = itertools.count(5)
+
+        def __init__(self):
+            super().__init__()
+            self.counter, self.counters = itertools.count(5), {"calls": itertools.count(5)}
+
+        def next(self):
+            if place == "attribute":
+                return next(self.counter)
+            if place == "dictionary":
+                return next(self.counters["calls"])
+            if place == "closure":
+                return next(own)
+            return next(GLOBAL) if place == "global" else next(self.of_class)
+
+        def forward(self, x):
+            self.next()
+            return super().forward(x)
+
+    model = Counting()
+    held = model.counter
+    diagnosed(model)
+    assert model.counter is held
+    assert repr(own) == "count(5, 2)"
+    for counter in (held, model.counters["calls"], GLOBAL, model.of_class):
+        assert repr(counter) == "count(5)"
 
 
 SETTINGS = {
