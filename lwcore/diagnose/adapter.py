@@ -210,7 +210,12 @@ class Adapter(ABC):
         own = in_order(self.axes.inputs_back(placed(inputs, self.weight.device)))
         words = f"fails on {len(inputs)} sequences, inputs of the shape {tuple(own.shape)}"
         with explained(f"model ({self.kind})", words, lambda error: self._advice(inputs, error)):
+            are_followed = torch.is_grad_enabled()
             given = self.model(own)
+            is_left_off = are_followed and not torch.is_grad_enabled()
+            words = "one that turns gradients off within `with torch.no_grad():`, if at all"
+            told = f"{self.kind}, which leaves torch.set_grad_enabled(False) behind"
+            require("model", told, not is_left_off, words)
         if self.head is not None:
             with explained("head", f"fails on what the model gives, {shown(given)}"):
                 given = self.head(given)
@@ -229,6 +234,11 @@ class Adapter(ABC):
             return "Does it take gradients as it predicts? Do so within torch.enable_grad()"
         if type(error).__module__.startswith("torch._dynamo"):
             return f"Write {_OPERATORS} as loops and conditions of Python, to measure"
+        if isinstance(error, IndexError) and not inputs.is_floating_point():
+            return (
+                f"Tokens of the data are {int(self.trials.inputs.min())} to "
+                f"{int(self.trials.inputs.max())}: has each a row of the embedding?"
+            )
         if self.fits_data and not self._are_of_data(inputs):
             return f"It works on sequences of the data. {_EXCHANGED}"
         return "It must take any number of sequences, and one tensor: wrap it if it takes more"
@@ -446,7 +456,8 @@ class Adapter(ABC):
         self._check_sequences(inputs, few)
         with torch.no_grad(), self._loss_explained(targets):
             self._check_loss(inputs, targets)
-        self._check_loss_gradients(inputs, targets)
+        with self._loss_explained(targets):
+            self._check_loss_gradients(inputs, targets)
         self._check_ends(targets)
         self._check_every_end(inputs)
         self._autograd(*self.tried(inputs, targets))
@@ -951,7 +962,8 @@ def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
     device = next(model.parameters()).device
     few = in_order(axes.inputs_back(placed(inputs[:2], device)))
     try:
-        model(few)
+        with torch.enable_grad():  # and puts back what the model may leave
+            model(few)
     except Exception:  # if it is not the type, the model says so when it is run in earnest
         return inputs.to(max(sizes, key=lambda dtype: sizes[dtype]))
     return inputs

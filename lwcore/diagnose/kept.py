@@ -7,8 +7,10 @@ functions write to. Of data only attributes, containers and generators: they may
 
 from __future__ import annotations
 
+import ast
 import dis
 import functools
+import itertools
 import sys
 import sysconfig
 import types
@@ -78,8 +80,11 @@ class _KeptEntries(NamedTuple):
         was = self.was
         if isinstance(was, dict):
             missing = object()
-            changed = [k for k in {**was, **now} if now.get(k, missing) is not was.get(k, missing)]
-            return [_dotted(self.name, key) for key in changed]
+            changed = []
+            for key in {**was, **now}:
+                if not _is_same(now.get(key, missing), was.get(key, missing)):
+                    changed.append(_dotted(self.name, key))
+            return changed
         same = len(now) == len(was)
         if same and not isinstance(self.held, set):
             same = all(one is other for one, other in zip(now, was, strict=True))
@@ -128,12 +133,19 @@ class _KeptValue(NamedTuple):
 
     def changes(self) -> list[str]:
         """Return its name if it is another one now."""
-        return [] if self.read() is self.was else [self.name]
+        return [] if _is_same(self.read(), self.was) else [self.name]
 
     def restore(self) -> None:
         """Write what it was."""
-        if self.changes():
+        if self.read() is not self.was:
             self.write(self.was)
+
+
+def _is_same(now: Any, was: Any) -> bool:
+    """Say whether a value is the one that it was: a counter, whether it is at the same number."""
+    if type(now) is itertools.count and type(was) is itertools.count:
+        return repr(now) == repr(was)
+    return now is was
 
 
 class Kept:
@@ -144,6 +156,7 @@ class Kept:
         self.copies = copies
         self.kept: list[_KeptNumbers | _KeptEntries | _KeptValue] = []
         self.generators: list[_KeptValue] = []
+        self.counters: dict[int, Any] = {}  # copies, by the id of what they stand for
         seen: dict[int, Any] = {}  # alive, so that no other has its id
         waiting = [("", root) for root in roots]
         while waiting:
@@ -202,6 +215,10 @@ class Kept:
         if len(was) > _MANY:
             return []
         if isinstance(was, dict):
+            kind: Any = _container(value)
+            for key, part in was.items():
+                if type(part) is itertools.count:
+                    kind.__setitem__(value, key, self._stand_in(part))
             return [(_dotted(name, key), part) for key, part in was.items()]
         return [(name, part) for part in was]
 
@@ -228,7 +245,7 @@ class Kept:
                 continue
             write = functools.partial(setattr, cell, "cell_contents")
             read = functools.partial(getattr, cell, "cell_contents")
-            self.kept.append(_KeptValue(name, read, write, value))
+            self._keep_variable(name, read, write, value)
             reached.append((name, value))
         if not _is_own(function.__module__):
             return reached
@@ -237,7 +254,7 @@ class Kept:
             if key in variables:
                 read = functools.partial(variables.get, key)
                 write = functools.partial(variables.__setitem__, key)
-                self.kept.append(_KeptValue(key, read, write, variables[key]))
+                self._keep_variable(key, read, write, variables[key])
                 reached.append((key, variables[key]))
         return reached
 
@@ -250,9 +267,32 @@ class Kept:
             if not key.startswith("__") or isinstance(part, types.FunctionType):
                 read = functools.partial(vars(value).get, key)
                 write = functools.partial(setattr, value, key)
-                self.kept.append(_KeptValue(_dotted(name, key), read, write, part))
+                self._keep_variable(_dotted(name, key), read, write, part)
                 reached.append((_dotted(name, key), part))
         return reached
+
+    def _keep_variable(
+        self, name: str, read: Callable[[], Any], write: Callable[[Any], Any], value: Any
+    ) -> None:
+        """Keep what a variable is."""
+        self.kept.append(_KeptValue(name, read, write, value))
+        if type(value) is itertools.count:
+            write(self._stand_in(value))
+
+    def _stand_in(self, counter: Any) -> Any:
+        """Return a copy that stands for a counter of `itertools`, which cannot be set back."""
+        if id(counter) not in self.counters:
+            self.counters[id(counter)] = _counter_like(counter)
+        return self.counters[id(counter)]
+
+
+def _counter_like(counter: Any) -> Any:
+    """Return a counter at the same number, with the same step, as its text tells them."""
+    try:
+        told = ast.literal_eval(repr(counter).removeprefix("count"))
+    except ValueError:  # of fractions, say
+        return counter
+    return itertools.count(*told) if isinstance(told, tuple) else itertools.count(told)
 
 
 def _parts(value: Any) -> list[Any]:
