@@ -295,7 +295,7 @@ class Hidden(torch.autograd.Function):
         ("pooled", "all 12 predictions of a sequence move with all inputs.*mask missing"),
         ("pairs", "the prediction of step 0 moves with the inputs up to step 1"),
         ("hidden", "parameters = 'free': must be parameters .* in a function of your own"),
-        ("in place", r"mul_\(\) of a parameter': must be one that writes none in place"),
+        ("in place", r"mul_\(\) of a parameter': must be one that writes no parameter in place"),
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused_by_name(how, message):
