@@ -42,7 +42,15 @@ from lwcore.diagnose.tensors import (
     tensors_in,
 )
 from lwcore.diagnose.times import Rows, early_entries, rows_of
-from lwcore.diagnose.trials import PAIRS, PATTERN, Times, Trials, last_steps, moved_apart
+from lwcore.diagnose.trials import (
+    IDLE_PAIRS,
+    PAIRS,
+    PATTERN,
+    Times,
+    Trials,
+    last_steps,
+    moved_apart,
+)
 from lwcore.signatures import checked, require
 
 Function = Callable[..., Tensor]
@@ -688,7 +696,7 @@ class Adapter(ABC):
             found = measured(self.pairs)
             rows = [rows_of(times, length) for times in found]
         n_idle = 0  # more pairs, if steps may have been skipped on trial: until these tell nothing
-        while n_idle < _STEADY and not all(own is None or own.go_evenly(length) for own in rows):
+        while n_idle < IDLE_PAIRS and not all(own is None or own.go_evenly(length) for own in rows):
             pairs = [self.trials.pair()]
             others = last_steps(
                 self._parted_predictions, pairs, self.entries, every_step=every_step
