@@ -185,18 +185,23 @@ def is_bound(rows: pd.DataFrame) -> bool:
     return inside["log_envelope"].nunique() == 1
 
 
-def seed_interval(values: Array, n_seeds: int) -> Interval:
+def seed_interval(values: Array, n_seeds: int, tail: float = 0.025) -> Interval:
     """Make an interval of a fit, the first value, and of its draws over seeds.
 
     A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a normal,
     not of Student's t.
+
+    Args:
+        values: The fit to all seeds, then to each draw.
+        n_seeds: The number of seeds.
+        tail: The probability beyond either end; the default gives 95 %.
     """
     value = values[0]
     if n_seeds == 1:
         return Interval(value, -np.inf, np.inf)
-    student = stats.t.ppf(0.975, n_seeds - 1) / stats.norm.ppf(0.975)
+    student = stats.t.ppf(1 - tail, n_seeds - 1) / stats.norm.ppf(1 - tail)
     wider_by = np.sqrt(n_seeds / (n_seeds - 1)) * student
-    quantiles = np.quantile(values[1:], [0.025, 0.975])
+    quantiles = np.quantile(values[1:], [tail, 1 - tail])
     low, high = value + wider_by * (quantiles - value)
     return Interval(value, low, high)
 
