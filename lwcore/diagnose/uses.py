@@ -24,7 +24,8 @@ from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.trials import IDLE_PAIRS, Layout, last_steps
+from lwcore.diagnose.times import Sightings
+from lwcore.diagnose.trials import Layout
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
@@ -363,11 +364,7 @@ class Uses(Adapter):
                 values += given
 
     def _gathered(self, values: list[Value]) -> Gathered:
-        """Measure the steps that move each value, and those that move what it is joined to.
-
-        All steps are tried where some do not tell the time of each row, and more pairs of sequences
-        where some rows have not moved at all.
-        """
+        """Measure the steps that move each value, and those that move what it is joined to."""
 
         def moving(inputs: Tensor) -> list[Tensor]:
             tape, _ = self._taped(inputs, self.plan, watch=True)
@@ -376,22 +373,16 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        entries = 2 * self.entries  # of values, and of joins beside them
-        found = last_steps(moving, self.pairs, entries)
-        gathered = Gathered.of(values, self.plan, found)
-        every_step = not gathered.are_told
-        if every_step:
-            self.refuse_too_long()
-            found = last_steps(moving, self.pairs, entries, every_step=True)
-            gathered = Gathered.of(values, self.plan, found)
-        n_idle = 0  # rows that did not move, or did too early, as behind a gate that skips steps
-        while n_idle < IDLE_PAIRS and not gathered.go_evenly(self.shape[1]):
-            again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
-            found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
-            before = gathered
-            gathered = Gathered.of(values, self.plan, found)
-            n_idle = n_idle + 1 if gathered.has_steps_of(before) else 0
-        return gathered
+        def gathered(found: list[Sightings]) -> Gathered:
+            return Gathered.of(values, self.plan, found)
+
+        found = self.sightings(
+            moving,
+            2 * self.entries,  # of values, and of joins beside them
+            are_told=lambda found: gathered(found).are_told,
+            are_sure=lambda found: gathered(found).are_sure(self.shape[1]),
+        )
+        return gathered(found)
 
     # What is refused
 
