@@ -184,9 +184,12 @@ class Adapter(ABC):
 
     def _find_outputs(self) -> None:
         """Find the predictions in what the model gives; refuse what holds none."""
-        given = self._given(self.trials.patterned())
+        for _ in range(_TRIES):  # in the first, a gate may be closed for all
+            given = self._given(self.trials.patterned())
+            self.outputs = Outputs.of(given)
+            if self.outputs.leaves:
+                break
         self.gives = shown(given)
-        self.outputs = Outputs.of(given)
         if not self.outputs.leaves:
             self._refuse_predictions(given)
         with explained("predictions", f"{self.gives}: cannot be put together anew", _WHICH):
@@ -967,10 +970,11 @@ class _NoOperators(TorchFunctionMode):
 def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
     """Return inputs as they are if the model takes them so, else in the type of most parameters.
 
-    Data of NumPy's are often float64 where a model is float32.
+    Data of NumPy's are often float64 where a model is float32; flags may be of no number's type.
     """
     sizes = {dtype: size for dtype, size in _sizes_by_type(model).items() if not dtype.is_complex}
-    if not inputs.is_floating_point() or not sizes:
+    is_real = inputs.is_floating_point() or inputs.dtype == torch.bool
+    if not is_real or not sizes:
         return inputs
     device = next(model.parameters()).device
     few = in_order(axes.inputs_back(placed(inputs[:2], device)))

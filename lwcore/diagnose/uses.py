@@ -9,6 +9,7 @@ parameters by making the call again (`Replay`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -31,6 +32,9 @@ from lwcore.signatures import ArgumentError, Lags, checked, require
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
+# Trials in which calls are sought that take data, where one may have taken none in the first; as
+# many as are done where that was so; and those in which each must have taken data then.
+_FEW_TRIALS, _MOST_TRIALS, _OPEN = 10, 40, 10
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -269,9 +273,11 @@ class Uses(Adapter):
         n_padding = self.trials.padding_behind(inputs)
         return _Reading(self, tape, predictions, loss_gradients, n_padding)
 
-    def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
+    def _taped(
+        self, inputs: Tensor, plan: Plan | None, watch: bool = False, others: Plan | None = None
+    ) -> tuple[Tape, Tensor]:
         """Run the model on sequences, with a tape of the calls that take parameters."""
-        tape = Tape(list(self.chosen.values()), plan, watch)
+        tape = Tape(list(self.chosen.values()), plan, watch, others)
         with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
             predictions = self.predictions(inputs)
         require("model", self.kind, tape.fits, _SAME_CALLS)
@@ -305,9 +311,23 @@ class Uses(Adapter):
     # Where and when parameters are used
 
     def _make_plan(self) -> Tape:
-        """Find the uses in a trial pass, and refuse those that cannot be made again."""
+        """Find the uses in trial passes, and refuse those that cannot be made again.
+
+        What is free of data in one trial, as behind a gate that is closed in it, is tried in more.
+        """
         trial, predictions = self._taped(self.trials.patterned(), None)
         self.plan = trial.plan
+        n_open = Counter(trial.open)
+        n_trials = _FEW_TRIALS if trial.may_lack_data else 1
+        n_done = 1
+        while n_done < n_trials:
+            trial, predictions = self._taped(self.trials.patterned(), None, others=self.plan)
+            if self.plan.add(trial.plan):
+                n_trials = _MOST_TRIALS
+            n_open.update(trial.open)
+            n_done += 1
+        if n_trials == _MOST_TRIALS:
+            self._refuse_closed(trial, n_open)
         if any(call.autocasts for call in trial.calls):
             self.exact = _EXACT[None]
         require("predictions", "without a gradient", predictions.requires_grad, _GRADIENT)
@@ -315,6 +335,17 @@ class Uses(Adapter):
         require("parameters", ", ".join(unfollowed), not unfollowed, _FOLLOWED)
         self._check_calls(trial)
         return trial
+
+    def _refuse_closed(self, trial: Tape, n_open: Counter[int]) -> None:
+        """Refuse uses that have data in them in too few trials: others may be missed."""
+        uses = [call for call in trial.calls if call.layout is not None]
+        for number, call in zip(self.plan.with_data, uses, strict=True):
+            told = (
+                f"{self._name_of(trial, call)}: inputs get through to one of its calls in only "
+                f"{n_open[number]} of {_MOST_TRIALS} trials"
+            )
+            words = f"used on data in most steps: open the gate before it. Else {LEAVE_OUT}"
+            require("parameters", told, n_open[number] >= _OPEN, words)
 
     def _names_of(self, places: Sequence[int]) -> list[str]:
         """Return the names of parameters by their places."""
@@ -329,6 +360,8 @@ class Uses(Adapter):
             name = self._name_of(trial, call)
             for output, tensor in enumerate(made):
                 layout = Layout.of(tensor)
+                if layout is None and tensor.shape == made[0].shape:
+                    layout = call.layout  # as found in another trial
                 if layout is not None:
                     shape = tuple(layout.front(tensor).shape[1:])
                     values.append(Value(use, output, layout, shape, call, name))
