@@ -40,6 +40,14 @@ def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestio
             f"lags {spans(gaps)} were not looked at",
         )
         found.append(look)
+    bands = [row for row in rows if row.first != row.last]
+    if bands:
+        first, last = bands[0].first, bands[-1].last
+        look = Suggestion(
+            f"Look at lags {first} to {last} one by one: lags=range({first}, {last + 1})",
+            "they were looked at in bands, where one lag alone may be hidden by the others",
+        )
+        found.append(look)
     if data.attrs["source"] == "error":
         because = "what the network has learned leaves no gradient"
         if int(data.attrs["beats_constant"]) == 0:

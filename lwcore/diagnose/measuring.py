@@ -46,7 +46,10 @@ FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs tw
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 _RESAMPLES = 1000  # of the bootstrap
-SINGLE_LAGS, BANDS = 48, 16  # lags measured one by one if none are named, and bands behind them
+# Lags measured one by one if none are named, fewer of them where there are very many parameters,
+# and bands behind them. One lag alone is hidden by the noise of others in its band.
+SINGLE_LAGS, FEWER_LAGS, BANDS = 192, 48, 16
+_DIRECTIONS = 2**28  # numbers in the directions of all lags, up to which there are as many
 UNSCALED = 10  # size of inputs above which states may be saturated
 TOLD = 60  # seconds above which a forecast is printed
 
@@ -123,8 +126,9 @@ def diagnose(
             (`lwcore.diagnose.uses`).
         batches: Pairs of inputs (B, T, …) and targets (B, …), one pair, or a map-style dataset of
             single ones: independent sequences that a trained network has not seen.
-        lags: Lags to look at. ``"auto"`` takes all up to 48, and behind these bands up to the
-            length.
+        lags: Lags to look at. ``"auto"`` takes all up to 192 (in networks of more than a million
+            parameters fewer, down to 48), and behind these bands up to the length. In a band one
+            lag alone may be hidden by its neighbours: name those that you ask for.
         head: Makes predictions of all that the model gives.
         loss: Of a batch the sum or the mean of what each sequence has alone, of all that the model
             (or `head`) gives. None for what fits in one way only: cross-entropy where targets are
@@ -154,7 +158,7 @@ def diagnose(
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
         read_as = _read_as(inputs)
-        bands = _bands(lags, inputs.shape[1])
+        given = None if isinstance(lags, str) else _given_bands(lags, inputs.shape[1])
         inputs = _as_accepted(model, inputs, axes)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
@@ -172,6 +176,8 @@ def diagnose(
             if not beats:
                 caveats.append("The model predicts no better than a constant: use source='target'.")
         attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
+        n_parameters = sum(part.numel() for part in network.chosen.values())
+        bands = given or lag_bands(inputs.shape[1] - 1, n_parameters)
         measured = _Work(network, data, bands, int(seed), progress, limit_minutes).measured()
         found = _inferred(measured, int(seed))
         if not bool(found.detected.any()):
@@ -225,10 +231,8 @@ def _read_as(inputs: Tensor) -> str:
     return read_as
 
 
-def _bands(lags: Any, length: int) -> Bands:
-    """Return the lags to look at, those of each band together."""
-    if isinstance(lags, str):
-        return lag_bands(length - 1)
+def _given_bands(lags: Any, length: int) -> Bands:
+    """Return the lags that a reader names, one by one."""
     given = [int(lag) for lag in lags]
     require("lags", given, given[-1] < length, f"below the number of steps, {length}")
     return [[lag] for lag in given]
@@ -326,15 +330,17 @@ def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
     }
 
 
-def lag_bands(furthest: int) -> list[list[int]]:
+def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:
     """Return all lags: one by one up to `SINGLE_LAGS`, and behind these in bands.
 
-    A band costs what one lag does.
+    A band costs what one lag does. Beyond a million parameters or so, whose directions would take
+    more than 2 GB, fewer lags are single: down to `FEWER_LAGS`.
     """
-    bands = [[lag] for lag in range(1, min(furthest, SINGLE_LAGS) + 1)]
-    beyond = furthest - SINGLE_LAGS
+    n_single = min(SINGLE_LAGS, max(FEWER_LAGS, _DIRECTIONS // n_parameters - BANDS))
+    bands = [[lag] for lag in range(1, min(furthest, n_single) + 1)]
+    beyond = furthest - n_single
     if beyond > 0:
-        edges = np.geomspace(SINGLE_LAGS + 1, furthest + 1, min(BANDS, beyond) + 1)
+        edges = np.geomspace(n_single + 1, furthest + 1, min(BANDS, beyond) + 1)
         starts = np.unique(edges.round().astype(int)).tolist()
         for start, following in itertools.pairwise(starts):
             bands.append([*range(start, following)])
