@@ -568,3 +568,14 @@ def test_models_that_leave_gradients_off_are_refused():
 
     refused("leaves torch.set_grad_enabled.False. behind.*with torch.no_grad", Leaving())
     assert torch.is_grad_enabled()
+
+
+def test_flags_are_read_as_the_numbers_that_a_model_takes_for_them():
+    """With targets that are flags, and a loss that takes them, too."""
+    flags = draw(COUNT, LENGTH, 1) > 0
+    targets = flags.roll(2, 1)
+    loss = nn.SmoothL1Loss()
+    said = {"loss": loss, "progress": False, "source": "target"}
+    by_flags = diagnose(Attention().eval(), (flags, targets), LAGS, **said)
+    by_numbers = diagnose(Attention().eval(), (flags.float(), targets.float()), LAGS, **said)
+    np.testing.assert_array_equal(by_flags.data.required, by_numbers.data.required)

@@ -288,7 +288,8 @@ class Kept:
     def _stand_in(self, counter: Any) -> Any:
         """Return a copy that stands for a counter of `itertools`, which cannot be set back."""
         if id(counter) not in self.counters:
-            self.counters[id(counter)] = _counter_like(counter)
+            copied = _counter_like(counter)
+            self.counters |= {id(counter): copied, id(copied): copied}
         return self.counters[id(counter)]
 
 
