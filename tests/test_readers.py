@@ -40,7 +40,7 @@ def test_a_language_model_reads_how_many_characters_its_text_asks_for():
     assert lags["lag"].tolist() == list(range(1, readers.LETTERS))
     assert lags.loc[lags["needed"].idxmin(), "lag"] == 1
     said = words(str(found))
-    assert "From 3,000 sequences no lag of the gradient of all there is to learn" in said
+    assert "3,000 sequences are enough for no lag of the gradient of all there is to learn" in said
     assert "LanguageModel: all" in said
     assert "The loss is cross_entropy" in said
     assert "3,000 sequences are extrapolated: 100 were read." in said
