@@ -721,7 +721,7 @@ class Adapter(ABC):
                     one.add(steps)
             if len(tried) < length and not are_told(found):
                 self.refuse_too_long()
-                tried = range(length)
+                tried = [*range(length)]
                 found = []
             elif are_sure(found):
                 break

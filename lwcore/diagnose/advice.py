@@ -33,21 +33,13 @@ def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestio
         return []
     found = []
     gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
-    if gaps:
-        first, last = gaps[0][0], gaps[-1][1]
-        look = Suggestion(
-            f"Look at the other lags: lags=range({first}, {last + 1})",
-            f"lags {spans(gaps)} were not looked at",
-        )
-        found.append(look)
-    bands = [row for row in rows if row.first != row.last]
-    if bands:
-        first, last = bands[0].first, bands[-1].last
-        look = Suggestion(
-            f"Look at lags {first} to {last} one by one: lags=range({first}, {last + 1})",
-            "they were looked at in bands, where one lag alone may be hidden by the others",
-        )
-        found.append(look)
+    bands = [(row.first, row.last) for row in rows if row.first != row.last]
+    hidden = "were looked at in bands, where others hide one alone"
+    for stretches, because in ((gaps, "were not looked at"), (bands, hidden)):
+        if stretches:
+            first, last = stretches[0][0], stretches[-1][1]
+            ask = f"Look at them one by one: lags=range({first}, {last + 1})"
+            found.append(Suggestion(ask, f"lags {spans(stretches)} {because}"))
     if data.attrs["source"] == "error":
         because = "what the network has learned leaves no gradient"
         if int(data.attrs["beats_constant"]) == 0:

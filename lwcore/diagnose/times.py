@@ -86,6 +86,8 @@ class Sightings:
         self.length = length
         self.splits = splits
         self.n_pairs = 0
+        self.low: Steps = np.array(-1)
+        self.is_steady: Steps = np.array(True)  # whether all pairs say the same
         self.bounds: Bounds | None = None
 
     def add(self, by_pair: Steps) -> None:
