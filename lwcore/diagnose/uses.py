@@ -32,9 +32,9 @@ from lwcore.signatures import ArgumentError, Lags, checked, require
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
-# Trials in which calls are sought that take data, where one may have taken none in the first; as
-# many as are done where that was so; and those in which each must have taken data then.
-_FEW_TRIALS, _MOST_TRIALS, _OPEN = 10, 40, 10
+# Trials in which calls are sought that take data, where one may have taken none in the first, and
+# those in which each must have taken data, if it did not in all.
+_TRIALS, _OPEN = 40, 10
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -318,15 +318,15 @@ class Uses(Adapter):
         trial, predictions = self._taped(self.trials.patterned(), None)
         self.plan = trial.plan
         n_open = Counter(trial.open)
-        n_trials = _FEW_TRIALS if trial.may_lack_data else 1
+        n_trials = _TRIALS if trial.may_lack_data else 1
+        is_gated = False
         n_done = 1
         while n_done < n_trials:
             trial, predictions = self._taped(self.trials.patterned(), None, others=self.plan)
-            if self.plan.add(trial.plan):
-                n_trials = _MOST_TRIALS
+            is_gated |= self.plan.add(trial.plan)
             n_open.update(trial.open)
             n_done += 1
-        if n_trials == _MOST_TRIALS:
+        if is_gated:
             self._refuse_closed(trial, n_open)
         if any(call.autocasts for call in trial.calls):
             self.exact = _EXACT[None]
@@ -342,7 +342,7 @@ class Uses(Adapter):
         for number, call in zip(self.plan.with_data, uses, strict=True):
             told = (
                 f"{self._name_of(trial, call)}: inputs get through to one of its calls in only "
-                f"{n_open[number]} of {_MOST_TRIALS} trials"
+                f"{n_open[number]} of {_TRIALS} trials"
             )
             words = f"used on data in most steps: open the gate before it. Else {LEAVE_OUT}"
             require("parameters", told, n_open[number] >= _OPEN, words)
