@@ -2,6 +2,7 @@
 ones hold is searched for where claims are judged."""
 
 import dataclasses
+import itertools
 import math
 from typing import NamedTuple
 
@@ -75,6 +76,49 @@ def test_constants_are_the_formulas(written, name, place):
     logs = local_constants(name, alpha_m, t, d, alpha=alpha, as_printed=written is printed)
     expected = [float(mpmath.log(constant)) for constant in written(name, *place)]
     np.testing.assert_allclose(logs, expected, rtol=1e-11, atol=1e-11)
+
+
+def slope_of_weight_times_state(weight, input_weight):
+    """The gradient's norm of ``W H_1`` of a logistic neuron at X = 1, by numerical derivatives."""
+
+    def product(w, u):
+        return w / (1 + mpmath.exp(-u))
+
+    at = (weight, input_weight)
+    return float(mpmath.hypot(mpmath.diff(product, at, (1, 0)), mpmath.diff(product, at, (0, 1))))
+
+
+def first_lambda(weight_bound):
+    """The printed Λ_1 of the logistic function."""
+    constants = local_constants("logistic", weight_bound, 1, 1)
+    return math.exp(constants.log_product_lipschitz)
+
+
+def test_printed_lambda_is_too_small_for_one_logistic_neuron_at_the_first_step():
+    assert slope_of_weight_times_state(40, 0) == pytest.approx(math.hypot(10, 1 / 2), rel=1e-12)
+    assert slope_of_weight_times_state(40, 0) > first_lambda(40.0) * 1.01
+
+
+@pytest.mark.parametrize("weight_bound", [0.01, 1.0, 10.0, 30.0, 38.0])
+def test_printed_lambda_holds_at_the_first_step_up_to_weights_of_38(weight_bound):
+    every = np.linspace(-20, 20, 401)
+    slopes = [slope_of_weight_times_state(weight_bound, float(u)) for u in every]
+    assert max(slopes) <= first_lambda(weight_bound)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("t", [1, 2, 3, 50])
+def test_printed_lambda_is_above_the_one_that_is_proved_but_at_the_logistics_first_step(name, t):
+    of_bounds = np.geomspace(1e-3, 1e4, 50).tolist()
+    enough = [
+        printed(name, one, t, 1, one)[2] >= repaired(name, one, t, 1, one)[2] for one in of_bounds
+    ]
+    assert all(enough) == ((name, t) != ("logistic", 1))
+
+
+def test_printed_beta_is_above_the_one_that_is_proved_if_its_alpha_is_the_bound():
+    for name, t, bound in itertools.product(SMOOTH, (1, 2, 5, 50), (0.01, 0.9, 1.2, 4.0, 30.0)):
+        assert printed(name, bound, t, 1, bound)[1] >= repaired(name, bound, t, 1, bound)[1]
 
 
 class Pieces(NamedTuple):

@@ -44,7 +44,10 @@ OPENING = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name.startswith("notebooks/")])
+WITH_A_BOX = [name for name in NOTEBOOKS if name.startswith("notebooks/")] + ["book/choose"]
+
+
+@pytest.mark.parametrize("name", WITH_A_BOX)
 def test_a_chapter_opens_with_a_question_a_short_answer_and_what_would_change_it(name):
     text = re.sub(r"(\{[\w:]+\})`[^`]*`", "1", text_of(name))
     opening = OPENING.search(text)
