@@ -124,7 +124,7 @@ def test_the_command_draws_and_a_notebook_folds_the_numbers(found, tmp_path):
     assert lags == [str(lag) for lag in found.data.lag.values]
 
 
-def test_there_are_four_zeros():
+def test_there_are_five_zeros():
     no_dependence = answered([INFINITE] * 4, low=[150, 300, 400, 500])
     too_few = answered([INFINITE, 200, INFINITE, INFINITE], low=[150, 120, 400, 500])
     undecided = answered([INFINITE] * 4, low=[150, 60, 90, 500])

@@ -21,7 +21,7 @@ class Suggestion(NamedTuple):
 
 @checked
 def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestion]:
-    """Return how to ask again, where the answer was that nothing is seen.
+    """Return how to ask again, where so many sequences are enough for no lag.
 
     Designs of networks are not advised: where such advice was tried, it foresaw fewer outcomes than
     the number of steps from input to loss did. See the chapter on a reader's own network.

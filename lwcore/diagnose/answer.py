@@ -137,7 +137,7 @@ def headline(
 
 
 def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
-    """Say why they are enough for no lag: one of four reasons; lags not looked at are beside."""
+    """Say why they are enough for no lag: one of five reasons; lags not looked at are beside."""
     verdicts = {row.verdict for row in rows}
     lags = f"lags {rows[0].first} to {rows[-1].last}" if len(rows) > 1 else f"lag {rows[0].lags}"
     if verdicts == {Verdict.NO_GRADIENT}:
@@ -198,10 +198,10 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
             yield f"The easiest of them, lag {easiest.lags}, {needed}."
 
 
-def _enough_for(detected: list[LagRow]) -> str:
+def _enough_for(enough: list[LagRow]) -> str:
     """Count the lags of which so many sequences are enough, and of which they likely are."""
-    n_sure = sum(row.verdict is Verdict.ENOUGH for row in detected)
-    n_likely = len(detected) - n_sure
+    n_sure = sum(row.verdict is Verdict.ENOUGH for row in enough)
+    n_likely = len(enough) - n_sure
     if n_sure and n_likely:
         return f"enough for {n_sure}, and likely for {n_likely} more,"
     return f"enough for {n_sure}" if n_sure else f"likely enough for {n_likely}"

@@ -106,13 +106,14 @@ def diagnose(
     limit_minutes: Count | None = None,
     progress: bool = True,
 ) -> Diagnosis:
-    """Window of a network: how far back its gradient can be seen, and from how many sequences.
+    """Window of a network: how far back its gradient reaches, from how many sequences.
 
     The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out. A
     lag's part is looked at along its own mean direction, found on one half of the sequences, and
     held against the noise of the whole gradient along that direction, on the other half. That gives
     N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
-    only if its mean is above zero by Holm's procedure over all lags, at the level `SIGNIFICANCE`.
+    only if a signal is detected there: if its mean is above zero, against the lag's own noise, by
+    Holm's procedure over all lags at the level `SIGNIFICANCE`.
 
     Times are measured: a step of the inputs is changed for that of another sequence, and what moves
     tells when parameters are used and when a prediction is made. A lag is the distance of the two.
@@ -448,7 +449,7 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
-        "required": ("lag", needed, "sequences N(ℓ) needed to detect the lag"),
+        "required": ("lag", needed, "sequences N(ℓ) needed, in the noise of the whole gradient"),
         "required_interval": (("bound", "lag"), around, "interval of N(ℓ), for all lags together"),
         "false_windows": ([], false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
         "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
