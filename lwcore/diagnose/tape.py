@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.trials import Layout
+from lwcore.diagnose.trials import PATTERN, Layout
 from lwcore.signatures import require
 
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
@@ -100,13 +100,15 @@ class Plan:
 
     `with_data` has the same of uses, by the number of the function among all that were called.
     `joins` has the uses whose values are joined with other data: the number of the function, and of
-    its argument, is in `data`.
+    its argument, is in `data`. Functions that gave now more, now fewer rows in trials are `uneven`,
+    and join nothing.
     """
 
     layouts: list[Layout | None] = field(default_factory=list)
     joins: dict[int, Join] = field(default_factory=dict)
     with_data: dict[int, Layout] = field(default_factory=dict)
     data: set[tuple[int, int]] = field(default_factory=set)  # that functions join with uses
+    uneven: set[int] = field(default_factory=set)
 
     def add(self, other: Plan) -> bool:
         """Add what another trial found, which began with this plan; say if there are more uses."""
@@ -115,7 +117,8 @@ class Plan:
         for use, join in other.joins.items():
             if use not in joins or join.number < joins[use].number:
                 joins[use] = join
-        self.joins = joins
+        self.uneven |= other.uneven
+        self.joins = {use: join for use, join in joins.items() if join.number not in self.uneven}
         self.layouts = other.layouts
         self.with_data = other.with_data
         self.data |= other.data
@@ -164,6 +167,18 @@ class Tape(TorchFunctionMode):
         """Whether the pass made as many calls as its plan has, and found all joins, if watched."""
         has_joins = not self.watched or self.joined.keys() == self.plan.joins.keys()
         return has_joins and self.n_placed == len(self.plan.layouts)
+
+    def uneven_call(self, count: int) -> Call | None:
+        """Return a use whose value is not of so many sequences, or what it is joined to is not."""
+        uses = [call for call in self.calls if call.layout is not None]
+        for use, (call, made) in enumerate(zip(uses, self.made, strict=True)):
+            layout = call.layout
+            if layout is None or not layout.holds(made[0], count):
+                return call
+            joined = self.joined.get(use)
+            if joined is not None and not self.plan.joins[use].layout.holds(joined, count):
+                return call
+        return None
 
     @property
     def may_lack_data(self) -> bool:
@@ -320,7 +335,10 @@ class Tape(TorchFunctionMode):
         for use in uses:
             known = self.others.joins.get(use)
             if known is not None and known.number == number:
-                self.plan.joins.setdefault(use, known)
+                if known.layout.holds(results[0], len(PATTERN)):
+                    self.plan.joins.setdefault(use, known)
+                else:
+                    self.plan.uneven.add(number)
             elif layout is not None:
                 self.plan.joins.setdefault(use, Join(number, function, layout, is_use))
 

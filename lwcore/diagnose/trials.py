@@ -71,6 +71,14 @@ class Layout(NamedTuple):
         parted = values.unflatten(self.axis, (self.around, count, self.within))
         return parted.movedim(self.axis + 1, 0)
 
+    def holds(self, values: Tensor, count: int) -> bool:
+        """Say whether values are of so many sequences, as those of rows that data choose are not.
+
+        Such rows may follow the pattern of a trial by chance.
+        """
+        is_there = values.ndim > self.axis
+        return is_there and values.shape[self.axis] == self.around * count * self.within
+
     def back(self, values: Tensor) -> Tensor:
         """Undo `front`."""
         parted = values.movedim(0, self.axis + 1)

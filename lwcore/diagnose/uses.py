@@ -281,6 +281,11 @@ class Uses(Adapter):
         with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
             predictions = self.predictions(inputs)
         require("model", self.kind, tape.fits, _SAME_CALLS)
+        uneven = tape.uneven_call(len(inputs))
+        if uneven is not None:
+            told = f"{self._name_of(tape, uneven)}: gives as many rows as the data have it"
+            words = f"used on all steps of each sequence, by torch.where, say. Else {LEAVE_OUT}"
+            require("parameters", told, False, words)
         return tape, predictions
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
