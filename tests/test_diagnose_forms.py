@@ -367,7 +367,7 @@ class Experts(Attention):
 def test_steps_that_are_sent_to_layers_by_index_are_refused_whatever_the_data(seed):
     """In some trials as many steps of each sequence are sent, as if they were those of each."""
     inputs = draw(COUNT, LENGTH, 1, seed=seed).float()
-    refused("to layers by index|as many rows as the data", Experts(True), (inputs, inputs))
+    refused("to layers by index|more rows of some data", Experts(True), (inputs, inputs))
     numbers(Experts(False), (inputs, inputs))
 
 

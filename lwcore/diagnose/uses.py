@@ -283,8 +283,8 @@ class Uses(Adapter):
         require("model", self.kind, tape.fits, _SAME_CALLS)
         uneven = tape.uneven_call(len(inputs))
         if uneven is not None:
-            told = f"{self._name_of(tape, uneven)}: gives as many rows as the data have it"
-            words = f"used on all steps of each sequence, by torch.where, say. Else {LEAVE_OUT}"
+            told = f"{self._name_of(tape, uneven)}: makes more rows of some data than of other"
+            words = f"used on all steps, of which torch.where chooses, say. Else {LEAVE_OUT}"
             require("parameters", told, False, words)
         return tape, predictions
 
