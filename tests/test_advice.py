@@ -31,7 +31,7 @@ def done(diagnosis):
 
 def test_lags_that_were_not_looked_at_and_the_target_are_advised_where_nothing_is_seen(found):
     nothing = with_verdicts(found, [np.inf] * 12, 100, source="error", length=20)
-    assert "Look at the other lags: lags=range(13, 20)" in done(nothing)
+    assert "Look at them one by one: lags=range(13, 20)" in done(nothing)
     assert any("source='target'" in one for one in done(nothing))
     everything = with_verdicts(found, [np.inf] * 12, 100, source="target")
     assert done(everything) == []

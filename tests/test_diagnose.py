@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import Diagnosis, diagnose
-from lwcore.diagnose.measuring import LEVEL, ratio_bands
+from lwcore.diagnose.measuring import LEVEL, lag_bands, ratio_bands
 from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
@@ -267,3 +267,40 @@ def test_an_interrupt_leaves_the_network_as_it_was():
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert all(parameter.grad is None for parameter in net.parameters())
     assert not net.rnn._forward_hooks
+
+
+def test_lags_are_single_as_far_as_memory_allows_and_each_is_looked_at_once():
+    for furthest, n_parameters, n_single in (
+        (100, 1000, 100),
+        (1000, 1000, 192),
+        (1000, 2_000_000, 118),
+        (1000, 10**9, 48),
+    ):
+        bands = lag_bands(furthest, n_parameters)
+        assert [lag for band in bands for lag in band] == [*range(1, furthest + 1)]
+        assert [band for band in bands if len(band) == 1] == [[i + 1] for i in range(n_single)]
+        assert len(bands) <= n_single + 16
+
+
+def test_one_lag_alone_behind_48_others_is_detected_by_default():
+    """Attention copies the input of 60 steps before: a band of neighbours would hide it."""
+    torch.manual_seed(0)
+    length, lag = 64, 60
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.read, self.show = nn.Linear(1, 8), nn.Linear(8, 1)
+            self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+            self.places = nn.Parameter(0.3 * torch.randn(length, 8))
+
+        def forward(self, x):
+            h = self.read(x) + self.places
+            given = self.query(h), self.key(h), self.value(h)
+            return self.show(nn.functional.scaled_dot_product_attention(*given, is_causal=True))
+
+    inputs = torch.randn(150, length, 1)
+    targets = inputs.roll(lag, 1)
+    targets[:, :lag] = 0
+    found = diagnose(Attention().eval(), (inputs, targets), source="target", progress=False).data
+    assert found.lag.values[found.detected.values.astype(bool)].tolist() == [lag]

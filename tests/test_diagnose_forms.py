@@ -343,6 +343,55 @@ def test_parameters_written_into_values_are_refused(where):
     numbers(AsTold(where), (inputs, targets))
 
 
+class Experts(Attention):
+    """A model whose steps are sent to one of two layers, by index or by a choice of values."""
+
+    def __init__(self, by_index):
+        super().__init__()
+        self.by_index = by_index
+        self.experts = nn.ModuleList([nn.Linear(8, 8) for _ in range(2)])
+
+    def forward(self, x):
+        h = self.seen(x)
+        sent = torch.zeros_like(h)
+        for place, expert in enumerate(self.experts):
+            chosen = (x[..., 0] > 0) == bool(place)
+            if self.by_index:
+                sent[chosen] = expert(h[chosen])
+            else:
+                sent = torch.where(chosen[..., None], expert(h), sent)
+        return self.head(h + sent)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_that_are_sent_to_layers_by_index_are_refused_whatever_the_data(seed):
+    """In some trials as many steps of each sequence are sent, as if they were those of each."""
+    inputs = draw(COUNT, LENGTH, 1, seed=seed).float()
+    refused("to layers by index|more rows of some data", Experts(True), (inputs, inputs))
+    numbers(Experts(False), (inputs, inputs))
+
+
+class CopiesSome(Loop):
+    """A loop whose outputs are shown at some steps alone, copied by index or chosen."""
+
+    def __init__(self, by_index):
+        super().__init__()
+        self.by_index = by_index
+
+    def forward(self, x):
+        made = super().forward(x)
+        chosen = x > 0
+        if not self.by_index:
+            return torch.where(chosen, made, torch.zeros_like(made))
+        shown = torch.zeros_like(made)
+        shown[chosen] = made[chosen]
+        return shown
+
+
+def test_values_that_are_copied_by_index_are_those_of_a_choice():
+    alike(numbers(CopiesSome(True)), numbers(CopiesSome(False)))
+
+
 @pytest.mark.filterwarnings("ignore")  # PyTorch's, of its own quantisation
 def test_quantised_models_are_refused():
     quantised = torch.ao.quantization.quantize_dynamic(Attention().eval(), {nn.Linear})
@@ -568,3 +617,14 @@ def test_models_that_leave_gradients_off_are_refused():
 
     refused("leaves torch.set_grad_enabled.False. behind.*with torch.no_grad", Leaving())
     assert torch.is_grad_enabled()
+
+
+def test_flags_are_read_as_the_numbers_that_a_model_takes_for_them():
+    """With targets that are flags, and a loss that takes them, too."""
+    flags = draw(COUNT, LENGTH, 1) > 0
+    targets = flags.roll(2, 1)
+    loss = nn.SmoothL1Loss()
+    said = {"loss": loss, "progress": False, "source": "target"}
+    by_flags = diagnose(Attention().eval(), (flags, targets), LAGS, **said)
+    by_numbers = diagnose(Attention().eval(), (flags.float(), targets.float()), LAGS, **said)
+    np.testing.assert_array_equal(by_flags.data.required, by_numbers.data.required)

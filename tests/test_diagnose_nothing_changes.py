@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import random
+import re
 from collections import OrderedDict, deque
 
 import numpy as np
@@ -259,3 +261,54 @@ def test_what_is_installed_in_any_folder_is_no_readers_own(tmp_path, monkeypatch
     for name in ("of_targ", "of_dist", "of_own"):
         importlib.import_module(name)
     assert [_is_own(name) for name in ("of_targ", "of_dist", "of_own")] == [False, False, True]
+
+
+class Slotted:
+    """An object with a counter in a slot."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self):
+        self.numbers = itertools.count()
+
+
+class Iterating(nn.Module):
+    """A GRU that takes the next of some iterator in each pass."""
+
+    def __init__(self, held, take):
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn, self.head = nn.GRU(1, 4, batch_first=True), nn.Linear(4, 1)
+        self.held, self.take = held, take
+
+    def forward(self, x):
+        self.take(self.held)
+        return self.head(self.rnn(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("held", "take", "named"),
+    [
+        (itertools.cycle([1, 2]), next, "held (cycle)"),
+        ((place for place in range(10**6)), next, "held (generator)"),
+        (iter([1] * 10**5), next, "held (list_iterator)"),
+        ([itertools.count()], lambda held: next(held[0]), "held (count)"),
+        (Slotted(), lambda held: next(held.numbers), "held.numbers (count)"),
+    ],
+)
+def test_an_iterator_that_cannot_be_put_back_is_refused_before_it_is_moved(held, take, named):
+    model = Iterating(held, take).eval()
+    with pytest.raises(ArgumentError, match=re.escape(named)):
+        diagnose(model, planted(), [1, 2], progress=False)
+    assert model.held is held
+    assert repr(getattr(held, "numbers", held)) in (repr(held), "count(0)")
+    first = take(held)
+    assert first in (0, 1)
+
+
+def test_batches_may_come_from_a_generator_and_a_counter_stays_as_it_was():
+    inputs, targets = planted()
+    model = Iterating(itertools.count(7), next).eval()
+    halves = ((inputs[place::2], targets[place::2]) for place in (0, 1))
+    diagnose(model, halves, [1, 2], source="target", progress=False)
+    assert next(model.held) == 7

@@ -22,7 +22,7 @@ def forecast(keep):
 
 def test_a_forecaster_reads_that_its_day_drowns_and_what_keeping_more_does():
     plain = forecast(keep=0.0)
-    assert "a signal is there, but it drowns in the noise" in words(str(plain))
+    assert "a signal is detected, but it drowns in the noise" in words(str(plain))
     needed = [
         one.by_lag().set_index("lag").loc[23, "needed"] for one in (plain, forecast(keep=3.0))
     ]
@@ -40,7 +40,7 @@ def test_a_language_model_reads_how_many_characters_its_text_asks_for():
     assert lags["lag"].tolist() == list(range(1, readers.LETTERS))
     assert lags.loc[lags["needed"].idxmin(), "lag"] == 1
     said = words(str(found))
-    assert "From 3,000 sequences no lag of the gradient of all there is to learn" in said
+    assert "3,000 sequences are enough for no lag of the gradient of all there is to learn" in said
     assert "LanguageModel: all" in said
     assert "The loss is cross_entropy" in said
     assert "3,000 sequences are extrapolated: 100 were read." in said

@@ -124,22 +124,22 @@ def test_the_command_draws_and_a_notebook_folds_the_numbers(found, tmp_path):
     assert lags == [str(lag) for lag in found.data.lag.values]
 
 
-def test_there_are_four_zeros():
+def test_there_are_five_zeros():
     no_dependence = answered([INFINITE] * 4, low=[150, 300, 400, 500])
     too_few = answered([INFINITE, 200, INFINITE, INFINITE], low=[150, 120, 400, 500])
     undecided = answered([INFINITE] * 4, low=[150, 60, 90, 500])
     not_looked_at = answered([INFINITE] * 4, low=[150, 300, 400, 500], length=9)
     nothing = answered([INFINITE] * 4, low=[INFINITE] * 4)
     drowned = answered([INFINITE, INFINITE, 10**8, INFINITE], low=[150, 200, 10**7, 10**9])
-    start = "From 100 sequences no lag of the gradient of all there is to learn can be detected (0"
+    start = "100 sequences are enough for no lag of the gradient of all there is to learn (0"
     said = {
-        no_dependence: "no dependence was found at lags 1 to 4. If there is one, it needs at least "
+        no_dependence: "no signal is detected at lags 1 to 4. If there is one, it needs at least "
         "150 sequences",
-        too_few: "there are too few sequences. A signal is there, and needs more",
-        undecided: "too few sequences were read to tell. No signal was detected, and signals up to "
+        too_few: "a signal is detected, and needs more",
+        undecided: "too few sequences were read to tell. No signal is detected, and signals up to "
         "lag 3 are not excluded",
         nothing: "there is nothing to measure. At lags 1 to 4 the gradient is exactly 0",
-        drowned: "a signal is there, but it drowns in the noise of the whole gradient",
+        drowned: "a signal is detected, but it drowns in the noise of the whole gradient",
     }
     for diagnosis, reason in said.items():
         first = diagnosis.answer().first
@@ -148,7 +148,7 @@ def test_there_are_four_zeros():
         assert not any(text in first for text in said.values() if text != reason)
     assert "Lags 5–8 were not looked at: lags=range(5, 9) does." in words(str(not_looked_at))
     assert not_looked_at.answer().table.to_numpy().tolist() == [
-        ["1–4", "if any, at least 150", "none seen"],
+        ["1–4", "if any, at least 150", "none detected"],
         ["5–8", "–", "not looked at"],
     ]
     assert "not looked at" not in str(no_dependence)
@@ -160,7 +160,7 @@ def test_there_are_four_zeros():
 
 @pytest.mark.parametrize(
     ("target", "reason"),
-    [("noise", "no dependence was found"), ("planted", "to learn reaches back 3 steps")],
+    [("noise", "no signal is detected"), ("planted", "to learn reaches back 3 steps")],
 )
 def test_a_dependence_that_is_not_there_is_told_from_one_that_is(target, reason):
     inputs, targets = planted()
@@ -296,7 +296,7 @@ def test_any_numbers_make_a_small_table_and_lines_of_80_letters(kinds, n_sequenc
     assert len(answer.table) <= MOST_ROWS + 1
     assert max(map(len, answer.text().splitlines())) <= 80
     window = found.window(n_sequences)
-    assert answer.first.startswith(f"From {n_sequences:,} sequences ")
+    assert f"{n_sequences:,} sequences " in answer.first
     assert reach_of(window, []) in answer.first
     covered = sum(" looked" not in cell for cell in answer.table.iloc[:, 2])
     assert covered >= 1

@@ -4,6 +4,7 @@ step; what is refused because its times cannot be told."""
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from torch.nn import functional
 
 from lwcore.diagnose import diagnose
 from lwcore.diagnose.repeats import count_repeats
+from lwcore.diagnose.times import Bounds
 from lwcore.diagnose.trials import PATTERN, Layout, Trials, last_steps, padding, padding_value
 from lwcore.diagnose.uses import Uses
+from lwcore.signatures import ArgumentError
 from tests.networks import draw
 
 WIDTH, HIDDEN, STEPS = 3, 6, 9
@@ -923,3 +926,85 @@ def test_rounding_of_a_value_that_is_near_zero_by_chance_moves_nothing():
 
     (times,) = last_steps(values, [pair], 1)
     assert times.low.tolist() == [4]
+
+
+class MostlyClosed(Stepped):
+    """The plain recurrence, which a gate lets take a share of its steps alone."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.threshold = float(torch.distributions.Normal(0, 1).icdf(torch.tensor(1 - share)))
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            is_open = x[:, t, :1] > self.threshold
+            shown.append(one.show(self.shown(state, x[:, t], is_open, one)))
+            state = torch.where(is_open, torch.tanh(one.read(x[:, t]) + one.recur(state)), state)
+        return torch.stack(shown, 1)
+
+    def shown(self, state, x, is_open, one):
+        return torch.where(is_open, torch.tanh(one.read(x) + one.recur(state)), state)
+
+
+class RarelySeesItsStep(MostlyClosed):
+    """Shows the state before, which always moves, and this step's input where the gate is open."""
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            shown.append(one.show(state + (x[:, t, :1] > self.threshold) * x[:, t, 1:2]))
+            state = torch.tanh(one.read(x[:, t]) + one.recur(state))
+        return torch.stack(shown, 1)
+
+
+class FeedsOnWhatWasKept(MostlyClosed):
+    """Keeps what it read last, and adds up what it makes of that, from nothing on."""
+
+    def forward(self, x, copies=None):
+        kept = total = x.new_zeros(len(x), HIDDEN)
+        shown = []
+        for t, one in enumerate(copies or [self] * STEPS):
+            kept = torch.where(x[:, t, :1] > self.threshold, one.read(x[:, t]), kept)
+            total = total + torch.tanh(one.recur(kept))
+            shown.append(one.show(total))
+        return torch.stack(shown, 1)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.1, 0.01])
+@pytest.mark.parametrize("kind", [MostlyClosed, RarelySeesItsStep, FeedsOnWhatWasKept])
+def test_steps_behind_a_gate_that_is_mostly_closed_are_right_or_refused(kind, share):
+    """Open in three steps of ten it is right, against copies of the parameters; of a hundred, not.
+
+    What is refused in between hangs on the draws; what is not is right.
+    """
+    torch.manual_seed(0)
+    model, inputs = kind(share).double().eval(), draw(100, STEPS, WIDTH)
+    with torch.no_grad():
+        targets = draw(*model(inputs).shape, seed=2)
+    network = Uses(model, (inputs, targets))
+    if share < 0.1:
+        with pytest.raises(ArgumentError, match=r"gate|move"):
+            network.check(inputs, targets)
+        return
+    with nullcontext() if share > 0.1 else suppress(ArgumentError):
+        network.check(inputs, targets)
+        found = network.read(inputs[:20], targets[:20]).lag_vectors(range(STEPS))
+        wanted = parts_by_copies(model, inputs[:20], targets[:20])
+        assert float((found - wanted).norm(dim=1).max() / wanted.norm()) <= 1e-10
+
+
+@pytest.mark.parametrize("kind", ["values", "joins"])
+def test_a_last_step_that_was_seen_rarely_is_not_sure(kind):
+    """Rows that go evenly are; of others each must have been seen in twenty pairs of sequences."""
+    steps = np.array([0, 1, 1, 3, 4, 5, 6, 7, 8])
+    seen = np.full(9, 20)
+    n_behind = int(kind == "values")
+    assert Bounds((0,), steps, steps, seen).are_sure(9, n_behind)
+    for row in range(9):
+        fewer = seen - (np.arange(9) == row)
+        assert not Bounds((0,), steps, steps, fewer).are_sure(9, n_behind)
+        assert Bounds((0,), np.arange(9), np.arange(9), fewer).are_sure(9, n_behind)
+    # the last row at the step of the one before it, as where a gate was closed at the last step
+    early = np.minimum(np.arange(9), 7)
+    assert not Bounds((0,), early, early, seen - 1).are_sure(9, 1)

@@ -41,15 +41,15 @@ from lwcore.diagnose.tensors import (
     in_reals,
     tensors_in,
 )
-from lwcore.diagnose.times import Rows, early_entries, rows_of
+from lwcore.diagnose.times import SIGHTINGS, Rows, Sightings, rows_of
 from lwcore.diagnose.trials import (
-    IDLE_PAIRS,
-    PAIRS,
     PATTERN,
-    Times,
     Trials,
     last_steps,
     moved_apart,
+    n_pairs,
+    starts,
+    steps_by_pair,
 )
 from lwcore.signatures import checked, require
 
@@ -60,7 +60,7 @@ _TRIED, _HEAVIEST = 4, 2  # sequences on which assumptions are tried, and those 
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 _RUN = 64  # sequences that the model alone is run on at a time
 _HELD = 2**23  # numbers in the predictions that are held at a time
-_STEADY = 9  # pairs of sequences that must say that a prediction is made earlier than others
+_ROUNDS = 32  # of pairs of sequences, until the times of all values are sure
 _FEW_NAMES = 6  # that are told
 _LONGEST = 1024  # steps, of which each can be tried
 _WHICH = (
@@ -184,9 +184,12 @@ class Adapter(ABC):
 
     def _find_outputs(self) -> None:
         """Find the predictions in what the model gives; refuse what holds none."""
-        given = self._given(self.trials.patterned())
+        for _ in range(_TRIES):  # in the first, a gate may be closed for all
+            given = self._given(self.trials.patterned())
+            self.outputs = Outputs.of(given)
+            if self.outputs.leaves:
+                break
         self.gives = shown(given)
-        self.outputs = Outputs.of(given)
         if not self.outputs.leaves:
             self._refuse_predictions(given)
         with explained("predictions", f"{self.gives}: cannot be put together anew", _WHICH):
@@ -655,11 +658,9 @@ class Adapter(ABC):
 
     def _check_ends(self, targets: Tensor) -> None:
         """Measure when each prediction is made, and refuse those that look ahead."""
-        self.pairs = [self.trials.pair() for _ in range(PAIRS)]
+        self.pairs = [self.trials.pair() for _ in range(n_pairs(self.shape[1]))]
         ends = []
-        moving: set[int] = (
-            set()
-        )  # steps of predictions that inputs move, unlike a constant first one
+        moving: set[int] = set()  # steps at which predictions move, unlike a constant first one
         for place, rows in enumerate(self._rows_of_ends()):
             require("model", self.kind, rows is not None, "one whose predictions inputs move")
             assert rows is not None
@@ -679,41 +680,54 @@ class Adapter(ABC):
         """Measure the last step that moves each prediction.
 
         Few that seem to be made earlier than others beside them may only not have moved, as behind
-        a ReLU. They are made earlier if more pairs of sequences all say so, with the same step.
+        a ReLU. They are made earlier if all pairs of sequences say so.
+        """
+
+        def are_told(found: list[Sightings]) -> bool:
+            return all(one.rows is None or one.rows.are_told for one in found)
+
+        def are_sure(found: list[Sightings]) -> bool:
+            return all(one.are_sure() for one in found)
+
+        given = self._parted_predictions
+        found = self.sightings(given, self.entries, are_told, are_sure, splits=True)
+        told = (
+            "made at a step that moves them in few trials, as behind a gate that is mostly closed"
+        )
+        words = f"ones that it moves in {SIGHTINGS} trials or more: open the gate to measure"
+        require("predictions", told, are_sure(found), words)
+        return [one.rows for one in found]
+
+    def sightings(
+        self,
+        values: Callable[[Tensor], Sequence[Tensor]],
+        entries: int,
+        are_told: Callable[[list[Sightings]], bool],
+        are_sure: Callable[[list[Sightings]], bool],
+        splits: bool = False,
+    ) -> list[Sightings]:
+        """Measure the last steps that move some values, until they are sure, or for some rounds.
+
+        All steps are tried where some do not tell the time of each row.
         """
         length = self.shape[1]
-        every_step = False
-
-        def measured(pairs: list[Tensor]) -> list[Times]:
-            given = self._parted_predictions
-            return last_steps(given, pairs, self.entries, every_step=every_step)
-
-        found = measured(self.pairs)
-        rows = [rows_of(times, length) for times in found]
-        every_step = any(own is not None and not own.are_told for own in rows)
-        if every_step:
-            self.refuse_too_long()
-            found = measured(self.pairs)
-            rows = [rows_of(times, length) for times in found]
-        n_idle = 0  # more pairs, if steps may have been skipped on trial: until these tell nothing
-        while n_idle < IDLE_PAIRS and not all(own is None or own.go_evenly(length) for own in rows):
-            pairs = [self.trials.pair()]
-            others = last_steps(
-                self._parted_predictions, pairs, self.entries, every_step=every_step
-            )
-            found = [one.or_later(other) for one, other in zip(found, others, strict=True)]
-            before, rows = rows, [rows_of(times, length) for times in found]
-            is_same = all(map(_have_equal_steps, before, rows))
-            n_idle = n_idle + 1 if is_same else 0
-        for place, (times, own) in enumerate(zip(found, rows, strict=True)):
-            if own is None or not early_entries(times.low, own.axes).any():
-                continue
-            is_steady = np.ones(times.low.shape, dtype=bool)
-            for _ in range(_STEADY):
-                again = measured([self.trials.pair()])
-                is_steady &= again[place].low == times.low
-            rows[place] = rows_of(times, length, is_steady)
-        return rows
+        tried = starts(length)
+        pairs = self.pairs
+        found: list[Sightings] = []
+        for _ in range(_ROUNDS):
+            for by_pair in steps_by_pair(values, pairs, tried, entries):
+                found = found or [Sightings(tried, length, splits) for _ in by_pair]
+                for one, steps in zip(found, by_pair, strict=True):
+                    one.add(steps)
+            if len(tried) < length and not are_told(found):
+                self.refuse_too_long()
+                tried = [*range(length)]
+                found = []
+            elif are_sure(found):
+                break
+            else:
+                pairs = [self.trials.pair() for _ in self.pairs]
+        return found
 
     def refuse_too_long(self) -> None:
         """Refuse long sequences where each step has to be tried, which takes T² of them."""
@@ -855,7 +869,8 @@ class Adapter(ABC):
         words = (
             "one whose predictions do: are they read out where a sequence ends? Then give those "
             "of all steps, and leave some out in the loss, or pad on the left. Are they clamped, "
-            "or made of classes of the inputs? Then give what they are made of"
+            "behind a gate that is mostly closed, or made of classes of the inputs? Then give what "
+            "they are made of"
         )
         require("model", told, False, words)
 
@@ -952,20 +967,14 @@ class _NoOperators(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def _have_equal_steps(one: Rows | None, other: Rows | None) -> bool:
-    """Say whether two measurements found the same rows, with the same steps."""
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one.times, other.times)
-
-
 def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
     """Return inputs as they are if the model takes them so, else in the type of most parameters.
 
-    Data of NumPy's are often float64 where a model is float32.
+    Data of NumPy's are often float64 where a model is float32; flags may be of no number's type.
     """
     sizes = {dtype: size for dtype, size in _sizes_by_type(model).items() if not dtype.is_complex}
-    if not inputs.is_floating_point() or not sizes:
+    is_real = inputs.is_floating_point() or inputs.dtype == torch.bool
+    if not is_real or not sizes:
         return inputs
     device = next(model.parameters()).device
     few = in_order(axes.inputs_back(placed(inputs[:2], device)))

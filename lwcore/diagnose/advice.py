@@ -21,7 +21,7 @@ class Suggestion(NamedTuple):
 
 @checked
 def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestion]:
-    """Return how to ask again, where the answer was that nothing is seen.
+    """Return how to ask again, where so many sequences are enough for no lag.
 
     Designs of networks are not advised: where such advice was tried, it foresaw fewer outcomes than
     the number of steps from input to loss did. See the chapter on a reader's own network.
@@ -33,13 +33,13 @@ def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestio
         return []
     found = []
     gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
-    if gaps:
-        first, last = gaps[0][0], gaps[-1][1]
-        look = Suggestion(
-            f"Look at the other lags: lags=range({first}, {last + 1})",
-            f"lags {spans(gaps)} were not looked at",
-        )
-        found.append(look)
+    bands = [(row.first, row.last) for row in rows if row.first != row.last]
+    hidden = "were looked at in bands, where others hide one alone"
+    for stretches, because in ((gaps, "were not looked at"), (bands, hidden)):
+        if stretches:
+            first, last = stretches[0][0], stretches[-1][1]
+            ask = f"Look at them one by one: lags=range({first}, {last + 1})"
+            found.append(Suggestion(ask, f"lags {spans(stretches)} {because}"))
     if data.attrs["source"] == "error":
         because = "what the network has learned leaves no gradient"
         if int(data.attrs["beats_constant"]) == 0:

@@ -127,17 +127,17 @@ def reach_of(window: tuple[int, int, int], rows: Sequence[LagRow]) -> str:
 def headline(
     source: str, n_sequences: int, window: tuple[int, int, int], rows: Sequence[LagRow]
 ) -> str:
-    """Say how far back the gradient of which loss can be detected, from how many sequences."""
+    """Say for which lags of the gradient of which loss so many sequences are enough."""
     asked = "all there is" if source == "target" else "what is left"
     gradient = f"the gradient of {asked} to learn"
     reach = reach_of(window, rows)
     if window[0] == 0:
-        return f"From {n_sequences:,} sequences no lag of {gradient} can be detected ({reach})"
+        return f"{n_sequences:,} sequences are enough for no lag of {gradient} ({reach})"
     return f"From {n_sequences:,} sequences {gradient} reaches back {reach}"
 
 
 def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
-    """Say why no lag can be detected: one of four reasons, that of lags not looked at is beside."""
+    """Say why they are enough for no lag: one of five reasons; lags not looked at are beside."""
     verdicts = {row.verdict for row in rows}
     lags = f"lags {rows[0].first} to {rows[-1].last}" if len(rows) > 1 else f"lag {rows[0].lags}"
     if verdicts == {Verdict.NO_GRADIENT}:
@@ -147,22 +147,22 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
         )
     if Verdict.TOO_FEW in verdicts:
         if min(row.needed for row in rows) > REACH * n_sequences:
-            return "a signal is there, but it drowns in the noise of the whole gradient"
-        return "there are too few sequences. A signal is there, and needs more"
+            return "a signal is detected, but it drowns in the noise of the whole gradient"
+        return "a signal is detected, and needs more"
     if Verdict.UNCLEAR in verdicts:
         furthest = max(row.last for row in rows if row.verdict is Verdict.UNCLEAR)
         return (
-            "too few sequences were read to tell. No signal was detected, and signals up to lag "
+            "too few sequences were read to tell. No signal is detected, and signals up to lag "
             f"{furthest} are not excluded"
         )
     least = at_least(min(row.low for row in rows))
-    return f"no dependence was found at {lags}. If there is one, it needs {least} sequences"
+    return f"no signal is detected at {lags}. If there is one, it needs {least} sequences"
 
 
 def _first(
     rows: list[LagRow], attrs: dict[str, Any], n_sequences: int, window: tuple[int, int, int]
 ) -> str:
-    """Say how far back the gradient can be detected, and where that is no dependence."""
+    """Say how far back the gradient reaches, and where that is no dependence."""
     said = headline(attrs["source"], n_sequences, window, rows)
     if window[0] == 0:
         said += f": {kind_of_zero(rows, n_sequences)}"
@@ -192,16 +192,16 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
         easiest = min(wanting, key=lambda row: row.needed)
         needed = f"needs {_about(easiest, n_sequences)}"
         if len(wanting) == 1:
-            yield f"One lag has a signal that needs more: lag {easiest.lags} {needed}."
+            yield f"At one lag a signal is detected that needs more: lag {easiest.lags} {needed}."
         else:
-            yield f"{len(wanting)} lags have a signal that needs more."
+            yield f"At {len(wanting)} lags a signal is detected that needs more."
             yield f"The easiest of them, lag {easiest.lags}, {needed}."
 
 
-def _enough_for(detected: list[LagRow]) -> str:
+def _enough_for(enough: list[LagRow]) -> str:
     """Count the lags of which so many sequences are enough, and of which they likely are."""
-    n_sure = sum(row.verdict is Verdict.ENOUGH for row in detected)
-    n_likely = len(detected) - n_sure
+    n_sure = sum(row.verdict is Verdict.ENOUGH for row in enough)
+    n_likely = len(enough) - n_sure
     if n_sure and n_likely:
         return f"enough for {n_sure}, and likely for {n_likely} more,"
     return f"enough for {n_sure}" if n_sure else f"likely enough for {n_likely}"
@@ -249,6 +249,10 @@ def _legend(table: pd.DataFrame, source: str) -> list[str]:
         "what is predicted, lag 7 is 8 steps back if that is the next step, and 7 + h steps if it "
         "is h steps on."
     )
+    two = (
+        "A signal is detected at a lag where it is above the noise of this lag alone. Sequences "
+        "are enough for a lag if they tell its signal in the noise of the whole gradient, too."
+    )
     numbers = (
         "Needed are so many sequences, of all that there are, that the lag's part of their mean "
         "gradient has the right sign 9 times of 10. It is not how many it takes to learn the lag. "
@@ -258,7 +262,7 @@ def _legend(table: pd.DataFrame, source: str) -> list[str]:
         numbers += " A line for several lags shows the smallest number, or the smallest to the "
         numbers += "largest; by_lag() has each."
     words = table.iloc[:, 2].tolist()
-    found = [unit, numbers]
+    found = [unit, two, numbers]
     for word, meaning in MEANINGS.items():
         if word in words:
             found.append(f"{word}: {meaning}")

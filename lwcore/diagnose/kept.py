@@ -26,9 +26,11 @@ from torch import Tensor, nn
 from torch.utils import data as torch_data
 
 from lwcore.diagnose.tensors import dense
+from lwcore.signatures import require
 
 _LOADERS = (torch_data.DataLoader, torch_data.Dataset, torch_data.Sampler)
 _METHODS = types.MethodType | types.BuiltinMethodType  # as `list.append` of some list
+_OF_ITERATORS = ("builtins", "itertools")  # modules of generators, cycles, counters and the like
 _MANY = 4096  # entries of a container, above which these are not looked at one by one
 _CONTAINERS = (OrderedDict, dict, list, set, deque)
 _INSIDE = ("_parameters", "_buffers", "_modules")  # which PyTorch leaves out of names
@@ -157,6 +159,7 @@ class Kept:
         self.kept: list[_KeptNumbers | _KeptEntries | _KeptValue] = []
         self.generators: list[_KeptValue] = []
         self.counters: dict[int, Any] = {}  # copies, by the id of what they stand for
+        self.iterators: list[str] = []  # of Python's own, which cannot be put back
         seen: dict[int, Any] = {}  # alive, so that no other has its id
         waiting = [("", root) for root in roots]
         while waiting:
@@ -199,6 +202,9 @@ class Kept:
             return self._keep_variables(name, value)
         if isinstance(value, type):
             return self._keep_class(name, value)
+        is_iterator = isinstance(value, Iterator) and type(value).__module__ in _OF_ITERATORS
+        if is_iterator and id(value) not in self.counters:
+            self.iterators.append(f"{name} ({type(value).__name__})")
         state = _random_state(name, value)
         if state is not None:
             self.generators.append(state)
@@ -282,7 +288,8 @@ class Kept:
     def _stand_in(self, counter: Any) -> Any:
         """Return a copy that stands for a counter of `itertools`, which cannot be set back."""
         if id(counter) not in self.counters:
-            self.counters[id(counter)] = _counter_like(counter)
+            copied = _counter_like(counter)
+            self.counters |= {id(counter): copied, id(copied): copied}
         return self.counters[id(counter)]
 
 
@@ -362,6 +369,9 @@ def kept_as_it_was(*roots: Any, copies: bool = True) -> Iterator[Kept]:
     """Put back in the end what some objects of a reader's held."""
     kept = Kept(*roots, copies=copies)
     try:
+        words = "none that goes on for good: hold a whole number, and take what is at its place"
+        is_safe = not (copies and kept.iterators)
+        require("an iterator of model, head or loss", ", ".join(kept.iterators), is_safe, words)
         yield kept
     finally:
         kept.restore()

@@ -46,7 +46,10 @@ FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs tw
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 _RESAMPLES = 1000  # of the bootstrap
-SINGLE_LAGS, BANDS = 48, 16  # lags measured one by one if none are named, and bands behind them
+# Lags measured one by one if none are named, fewer of them where there are very many parameters,
+# and bands behind them. One lag alone is hidden by the noise of others in its band.
+SINGLE_LAGS, FEWER_LAGS, BANDS = 192, 48, 16
+_DIRECTIONS = 2**28  # numbers in the directions of all lags, up to which there are as many
 UNSCALED = 10  # size of inputs above which states may be saturated
 TOLD = 60  # seconds above which a forecast is printed
 
@@ -103,13 +106,14 @@ def diagnose(
     limit_minutes: Count | None = None,
     progress: bool = True,
 ) -> Diagnosis:
-    """Window of a network: how far back its gradient can be seen, and from how many sequences.
+    """Window of a network: how far back its gradient reaches, from how many sequences.
 
     The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out. A
     lag's part is looked at along its own mean direction, found on one half of the sequences, and
     held against the noise of the whole gradient along that direction, on the other half. That gives
     N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
-    only if its mean is above zero by Holm's procedure over all lags, at the level `SIGNIFICANCE`.
+    only if a signal is detected there: if its mean is above zero, against the lag's own noise, by
+    Holm's procedure over all lags at the level `SIGNIFICANCE`.
 
     Times are measured: a step of the inputs is changed for that of another sequence, and what moves
     tells when parameters are used and when a prediction is made. A lag is the distance of the two.
@@ -123,8 +127,9 @@ def diagnose(
             (`lwcore.diagnose.uses`).
         batches: Pairs of inputs (B, T, …) and targets (B, …), one pair, or a map-style dataset of
             single ones: independent sequences that a trained network has not seen.
-        lags: Lags to look at. ``"auto"`` takes all up to 48, and behind these bands up to the
-            length.
+        lags: Lags to look at. ``"auto"`` takes all up to 192 (in networks of more than a million
+            parameters fewer, down to 48), and behind these bands up to the length. In a band one
+            lag alone may be hidden by its neighbours: name those that you ask for.
         head: Makes predictions of all that the model gives.
         loss: Of a batch the sum or the mean of what each sequence has alone, of all that the model
             (or `head`) gives. None for what fits in one way only: cross-entropy where targets are
@@ -154,7 +159,7 @@ def diagnose(
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
         read_as = _read_as(inputs)
-        bands = _bands(lags, inputs.shape[1])
+        given = None if isinstance(lags, str) else _given_bands(lags, inputs.shape[1])
         inputs = _as_accepted(model, inputs, axes)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
@@ -172,6 +177,8 @@ def diagnose(
             if not beats:
                 caveats.append("The model predicts no better than a constant: use source='target'.")
         attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
+        n_parameters = sum(part.numel() for part in network.chosen.values())
+        bands = given or lag_bands(inputs.shape[1] - 1, n_parameters)
         measured = _Work(network, data, bands, int(seed), progress, limit_minutes).measured()
         found = _inferred(measured, int(seed))
         if not bool(found.detected.any()):
@@ -225,10 +232,8 @@ def _read_as(inputs: Tensor) -> str:
     return read_as
 
 
-def _bands(lags: Any, length: int) -> Bands:
-    """Return the lags to look at, those of each band together."""
-    if isinstance(lags, str):
-        return lag_bands(length - 1)
+def _given_bands(lags: Any, length: int) -> Bands:
+    """Return the lags that a reader names, one by one."""
     given = [int(lag) for lag in lags]
     require("lags", given, given[-1] < length, f"below the number of steps, {length}")
     return [[lag] for lag in given]
@@ -326,15 +331,17 @@ def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
     }
 
 
-def lag_bands(furthest: int) -> list[list[int]]:
+def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:
     """Return all lags: one by one up to `SINGLE_LAGS`, and behind these in bands.
 
-    A band costs what one lag does.
+    A band costs what one lag does. Beyond a million parameters or so, whose directions would take
+    more than 2 GB, fewer lags are single: down to `FEWER_LAGS`.
     """
-    bands = [[lag] for lag in range(1, min(furthest, SINGLE_LAGS) + 1)]
-    beyond = furthest - SINGLE_LAGS
+    n_single = min(SINGLE_LAGS, max(FEWER_LAGS, _DIRECTIONS // n_parameters - BANDS))
+    bands = [[lag] for lag in range(1, min(furthest, n_single) + 1)]
+    beyond = furthest - n_single
     if beyond > 0:
-        edges = np.geomspace(SINGLE_LAGS + 1, furthest + 1, min(BANDS, beyond) + 1)
+        edges = np.geomspace(n_single + 1, furthest + 1, min(BANDS, beyond) + 1)
         starts = np.unique(edges.round().astype(int)).tolist()
         for start, following in itertools.pairwise(starts):
             bands.append([*range(start, following)])
@@ -442,7 +449,7 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
-        "required": ("lag", needed, "sequences N(ℓ) needed to detect the lag"),
+        "required": ("lag", needed, "sequences N(ℓ) needed, in the noise of the whole gradient"),
         "required_interval": (("bound", "lag"), around, "interval of N(ℓ), for all lags together"),
         "false_windows": ([], false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
         "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),

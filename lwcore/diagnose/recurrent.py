@@ -311,7 +311,7 @@ class Recurrent(Adapter):
         is_known = rows is not None and rows.axes == (0,) and rows.are_told
         if rows is None or not is_known or (rows.times != np.arange(length)).any():
             return "whose step k does not read the inputs up to step k"
-        (from_last,) = last_steps(reads, self.pairs[:1], self.entries, backwards=True)
+        (from_last,) = last_steps(reads, self.pairs, self.entries, backwards=True)
         firsts = rows_of(from_last, length)
         if firsts is not None and (firsts.times > np.arange(length)[::-1]).any():
             return "before which something looks back on the inputs"
@@ -324,7 +324,7 @@ class Recurrent(Adapter):
             with torch.no_grad(), constant(self.module):
                 return [self.predictions(inputs)]
 
-        (from_last,) = last_steps(beside, self.pairs[:1], self.entries, backwards=True)
+        (from_last,) = last_steps(beside, self.pairs, self.entries, backwards=True)
         is_moved = from_last.low >= 0
         firsts = self.shape[1] - 1 - from_last.low
         is_earlier = is_moved & (firsts < self.ends.numpy())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """A window in steps, 0 where no lag is visible, and its interval."""
+    """A window in steps, 0 where so many sequences are enough for no lag, and its interval."""
 
     steps: int
     low: int
@@ -66,8 +66,8 @@ class Diagnosis:
         """Return H_N over the detected lags; its interval is that of noise with a variance.
 
         A band of lags counts as its first one; the interval ends with the last lag of a band.
-        ``definition="supremum"`` is the longest visible lag, ``"first_passage"`` the longest up to
-        which all measured lags are.
+        ``definition="supremum"`` is the longest lag for which they are enough, ``"first_passage"``
+        the longest up to which they are for all measured ones.
         """
         low, high = self.data.required_interval.values
         curves = np.stack([self.data.required, high, low])
@@ -115,9 +115,9 @@ class Diagnosis:
     def plot(self) -> Figure:
         """Draw the answer: N(ℓ) beside the sequences that there are, and the window against N.
 
-        A filled dot is a lag that these sequences detect, an open one a lag that needs more, a
+        A filled dot is a lag for which these are enough, an open one a lag that needs more, a
         cross one without a signal; grey are lags that were not looked at. On the right the dashed
-        line is the longest lag up to which all can be detected.
+        line is the longest lag up to which they are enough for all.
         """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
@@ -130,7 +130,7 @@ class Diagnosis:
         return done(figure, trim=False)
 
     def _draw_lags(self, axes: Axes) -> None:
-        """Draw N(ℓ) with its interval, and which lags can be detected."""
+        """Draw N(ℓ) with its interval, and which lags are detected."""
         data = self.data
         rows = self.rows
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
@@ -145,7 +145,7 @@ class Diagnosis:
         marks = []
         for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey")):
             marks += axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)
-        meanings = ["can be detected", "needs more sequences", "no signal detected"]
+        meanings = ["these are enough", "needs more sequences", "no signal detected"]
         axes.legend(marks, meanings, fontsize=8)
         for first, last in lags_not_looked_at(rows, int(data.attrs["length"])):
             axes.axvspan(first - 0.5, last + 0.5, color="grey", alpha=0.12, lw=0, zorder=0)

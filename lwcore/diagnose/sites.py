@@ -43,15 +43,15 @@ from torch import Tensor
 from lwcore.diagnose.tape import Call, Plan, Slot
 from lwcore.diagnose.tensors import in_reals
 from lwcore.diagnose.times import (
+    SIGHTINGS,
     Bounds,
+    Sightings,
     are_told,
-    bounds_of,
-    go_evenly,
     has_unknown,
     settled,
     waits_of,
 )
-from lwcore.diagnose.trials import Layout, Steps, Times
+from lwcore.diagnose.trials import Layout, Steps
 from lwcore.signatures import require
 
 LEAVE_OUT = "name in `parameters` those to look at, without it"
@@ -125,21 +125,21 @@ class Gathered(NamedTuple):
     plan: Plan
 
     @classmethod
-    def of(cls, values: Sequence[Value], plan: Plan, found: Sequence[Times]) -> Gathered:
+    def of(cls, values: Sequence[Value], plan: Plan, found: Sequence[Sightings]) -> Gathered:
         """Gather values by site.
 
-        `found` has the times of each value, and behind these those of each join of the plan.
+        `found` has what was seen of each value, and behind these of each join of the plan.
         """
         of_joins = dict(zip(plan.joins, found[len(values) :], strict=True))
         groups: dict[Any, _Group] = {}
-        for value, times in zip(values, found[: len(values)], strict=True):
-            own = bounds_of(times)
+        for value, sightings in zip(values, found[: len(values)], strict=True):
+            own = sightings.bounds
             if own is None:
-                own = _unmoved(1)
-            joined = bounds_of(of_joins[value.use]) if value.use in of_joins else None
+                own = _unmoved(1, sightings.n_pairs)
+            joined = of_joins[value.use].bounds if value.use in of_joins else None
             # A join of other rows, as of all steps together, does not say what a row waits for.
             if joined is None or len(joined.low) != len(own.low):
-                joined = _unmoved(len(own.low))
+                joined = _unmoved(len(own.low), SIGHTINGS)
             site = (*value.call.signature, value.output, value.shape, own.axes)
             if site not in groups:
                 groups[site] = _Group([value], own, joined)
@@ -153,25 +153,16 @@ class Gathered(NamedTuple):
         return cls([*groups.values()], plan)
 
     @property
-    def has_unknown(self) -> bool:
-        """Whether rows are left whose step is not known."""
-        return any(has_unknown(group.own) for group in self.groups)
-
-    @property
     def are_told(self) -> bool:
         """Whether the step of each row is known, also where not all steps were tried."""
         return all(are_told(group.own.low, group.own.high) for group in self.groups)
 
-    def go_evenly(self, length: int) -> bool:
-        """Say whether all rows are known, and go evenly through the steps."""
-        return not self.has_unknown and all(go_evenly(group.own, length) for group in self.groups)
-
-    def has_steps_of(self, other: Gathered) -> bool:
-        """Say whether another measurement found the same groups of rows, with the same steps."""
-        if len(self.groups) != len(other.groups):
-            return False
-        pairs = zip(self.groups, other.groups, strict=True)
-        return all(np.array_equal(one.own.low, two.own.low) for one, two in pairs)
+    def are_sure(self, length: int) -> bool:
+        """Say whether the steps of all rows, and of what joins them, are known for sure."""
+        for group in self.groups:
+            if not (group.own.are_sure(length, 1) and group.joined.are_sure(length, 1)):
+                return False
+        return True
 
     def sites(self, starts: Sequence[Call], length: int) -> list[Site]:
         """Return the sites; `starts` are the steps on the way, which no data are in."""
@@ -185,6 +176,7 @@ class Gathered(NamedTuple):
             )
             words += f"the start, or on tokens that are learned? Else {LEAVE_OUT}"
             require("parameters", told, is_known, words)
+            self._refuse_rare(group, length)
             rows = self._waited(group, starts)
             is_told = are_told(rows.low, rows.high)
             told = f"{name}: its steps cannot be told in sequences of {length}"
@@ -192,6 +184,16 @@ class Gathered(NamedTuple):
             times = settled(rows.low, rows.high, length)
             found.append(Site(name, group.values, rows.axes, times))
         return found
+
+    def _refuse_rare(self, group: _Group, length: int) -> None:
+        """Refuse rows whose last step was seen in so few trials that a later one may be missed."""
+        for rows in (group.own, group.joined):
+            told = (
+                f"{group.values[0].name}: step {rows.low[rows.seen.argmin()]} moves it in only "
+                f"{rows.seen.min()} of many trials, as behind a gate that is mostly closed"
+            )
+            words = f"used on data in most steps: open the gate to measure. Else {LEAVE_OUT}"
+            require("parameters", told, rows.are_sure(length, 1), words)
 
     def _waited(self, group: _Group, starts: Sequence[Call]) -> Bounds:
         """Return the step of each row, later than the one that moves it where it waits for a join.
@@ -250,7 +252,7 @@ class Gathered(NamedTuple):
         return False
 
 
-def _unmoved(n_rows: int) -> Bounds:
-    """Return rows that no input moves."""
+def _unmoved(n_rows: int, n_pairs: int) -> Bounds:
+    """Return rows that no input moves in so many pairs."""
     none = np.full(n_rows, -1)
-    return Bounds((), none, none)
+    return Bounds((), none, none, np.full(n_rows, n_pairs))

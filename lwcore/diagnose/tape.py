@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.trials import Layout
+from lwcore.diagnose.trials import PATTERN, Layout
 from lwcore.signatures import require
 
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
@@ -96,24 +96,49 @@ class Join(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a trial pass found: of each call that takes parameters where its values belong.
+    """What trial passes found: of each call that takes parameters where its values belong.
 
-    `joins` has the uses whose values are joined with other data.
+    `with_data` has the same of uses, by the number of the function among all that were called.
+    `joins` has the uses whose values are joined with other data: the number of the function, and of
+    its argument, is in `data`. Functions that gave now more, now fewer rows in trials are `uneven`,
+    and join nothing.
     """
 
     layouts: list[Layout | None] = field(default_factory=list)
     joins: dict[int, Join] = field(default_factory=dict)
+    with_data: dict[int, Layout] = field(default_factory=dict)
+    data: set[tuple[int, int]] = field(default_factory=set)  # that functions join with uses
+    uneven: set[int] = field(default_factory=set)
+
+    def add(self, other: Plan) -> bool:
+        """Add what another trial found, which began with this plan; say if there are more uses."""
+        has_more = self.with_data.keys() != other.with_data.keys()
+        joins = {} if has_more else self.joins  # which go by the numbers of uses
+        for use, join in other.joins.items():
+            if use not in joins or join.number < joins[use].number:
+                joins[use] = join
+        self.uneven |= other.uneven
+        self.joins = {use: join for use, join in joins.items() if join.number not in self.uneven}
+        self.layouts = other.layouts
+        self.with_data = other.with_data
+        self.data |= other.data
+        return has_more
 
 
 class Tape(TorchFunctionMode):
     """The calls of a pass that take parameters, in order, and the values that they give.
 
     Without a plan the pass is a trial of the sequences of `trials.PATTERN`, which makes one. With a
-    plan it takes any sequences, and `fits` says whether the calls were those of the trial.
+    plan it takes any sequences, and `fits` says whether the calls were those of the trial. What
+    other trials have found may be given to a trial by `others`: a gate may be closed in it.
     """
 
     def __init__(
-        self, parameters: Sequence[Tensor], plan: Plan | None = None, watch: bool = False
+        self,
+        parameters: Sequence[Tensor],
+        plan: Plan | None = None,
+        watch: bool = False,
+        others: Plan | None = None,
     ) -> None:
         """Record one pass; with `watch` also what first joins each use with other data."""
         super().__init__()
@@ -126,6 +151,8 @@ class Tape(TorchFunctionMode):
         self.unfollowed: set[int] = set()  # parameters used where no gradient is followed
         self.is_trial = plan is None
         self.plan = plan or Plan()
+        self.others = others or Plan()
+        self.open: set[int] = set()  # functions of a trial that made something of data
         self.n_placed = 0  # calls whose place is known
         self.n_functions = 0
         self.joined: dict[int, Tensor] = {}  # of uses, what is first made of them and others
@@ -140,6 +167,24 @@ class Tape(TorchFunctionMode):
         """Whether the pass made as many calls as its plan has, and found all joins, if watched."""
         has_joins = not self.watched or self.joined.keys() == self.plan.joins.keys()
         return has_joins and self.n_placed == len(self.plan.layouts)
+
+    def uneven_call(self, count: int) -> Call | None:
+        """Return a use whose value is not of so many sequences, or what it is joined to is not."""
+        uses = [call for call in self.calls if call.layout is not None]
+        for use, (call, made) in enumerate(zip(uses, self.made, strict=True)):
+            layout = call.layout
+            if layout is None or not layout.holds(made[0], count):
+                return call
+            joined = self.joined.get(use)
+            if joined is not None and not self.plan.joins[use].layout.holds(joined, count):
+                return call
+        return None
+
+    @property
+    def may_lack_data(self) -> bool:
+        """Whether a call took real numbers that were no data, as zeros behind a closed gate."""
+        ways = [call for call in self.calls if call.layout is None]
+        return any(_is_real(part) for call in ways for part in call.leaves)
 
     def sources(self, call: Call) -> list[int]:
         """Return the places of the parameters that a call takes."""
@@ -211,7 +256,14 @@ class Tape(TorchFunctionMode):
     def _layout_of(self, value: Tensor) -> Layout | None:
         """Find where a value has its sequences, in a trial; later this is known."""
         if self.is_trial:
-            self.plan.layouts.append(Layout.of(value))
+            number = self.n_functions
+            layout = Layout.of(value)
+            if layout is not None:
+                self.open.add(number)
+            layout = layout or self.others.with_data.get(number)
+            if layout is not None:
+                self.plan.with_data[number] = layout
+            self.plan.layouts.append(layout)
         elif self.n_placed >= len(self.plan.layouts):
             self.n_placed += 1  # one call too many
             return None
@@ -266,9 +318,11 @@ class Tape(TorchFunctionMode):
             return
         uses: set[int] = set().union(*taken)
         is_joined = any(own != uses for own in taken)
-        for part in tensors:
+        for place, part in enumerate(tensors):
             if id(part) not in self.alone:
-                is_joined |= Layout.of(part) is not None
+                if Layout.of(part) is not None:
+                    self.plan.data.add((number, place))
+                is_joined |= (number, place) in self.plan.data | self.others.data
         results = [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
         self.kept += results + tensors
         if not is_joined:
@@ -278,8 +332,14 @@ class Tape(TorchFunctionMode):
         for part in results:  # of what is written in place, the same tensor
             self.alone.pop(id(part), None)
         layout = Layout.of(results[0]) if results else None
-        if layout is not None:
-            for use in uses:
+        for use in uses:
+            known = self.others.joins.get(use)
+            if known is not None and known.number == number:
+                if known.layout.holds(results[0], len(PATTERN)):
+                    self.plan.joins.setdefault(use, known)
+                else:
+                    self.plan.uneven.add(number)
+            elif layout is not None:
                 self.plan.joins.setdefault(use, Join(number, function, layout, is_use))
 
     def _note_join(self, given: Any, number: int, function: Any) -> None:

@@ -7,9 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lwcore.diagnose.trials import Steps, Times
+from lwcore.diagnose.trials import Steps, Times, next_starts
 
 _STRAY = 0.2  # share of entries that may be of an earlier step than their row: behind a ReLU, say
+_STEADY = 12  # pairs of sequences that must say that an entry is of an earlier step than its row
+# Pairs that must have moved a row by its last step, if rows do not go evenly through the steps. A
+# gate that skips steps may have skipped a later one so far. If that one is passed as often as those
+# that were seen, so many pairs miss it once in a million.
+SIGHTINGS = 20
+_MANY_STEPS = 8  # that go evenly, which chance does not do
 
 
 class Rows(NamedTuple):
@@ -24,53 +30,113 @@ class Rows(NamedTuple):
     is_moved: Steps  # whether an input was found that moves a row
     are_told: bool = True  # whether each step is known, also where not all steps were tried
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """All axes, those of the rows first."""
-        return (*self.axes, *_other_axes(len(self.shape), self.axes))
-
     def spread(self) -> Steps:
         """Return the step of each entry, all in a line."""
         others = _other_axes(len(self.shape), self.axes)
         rows = self.times.reshape([self.shape[axis] for axis in self.axes])
         return np.broadcast_to(np.expand_dims(rows, others), self.shape).ravel()
 
-    def go_evenly(self, length: int) -> bool:
-        """Say whether the rows that are moved go evenly through the steps, up to the last one."""
-        return _go_evenly(self.times[self.is_moved], length, 0)
-
 
 class Bounds(NamedTuple):
-    """Rows along some axes, and between which steps each is moved last; −1 where nothing does."""
+    """Rows along some axes, and between which steps each is moved last; −1 where nothing does.
+
+    `seen` has in how many pairs of sequences that was so.
+    """
 
     axes: tuple[int, ...]
     low: Steps
     high: Steps
+    seen: Steps
 
     def shifted(self, steps: int) -> Bounds:
         """Return the same rows so many steps later."""
         is_moved = self.low >= 0
         low = np.where(is_moved, self.low + steps, -1)
-        return Bounds(self.axes, low, np.where(is_moved, self.high + steps, -1))
+        return self._replace(low=low, high=np.where(is_moved, self.high + steps, -1))
 
     def later(self, other: Bounds) -> Bounds:
         """Return the later of two steps of each row."""
-        return Bounds(self.axes, np.maximum(self.low, other.low), np.maximum(self.high, other.high))
+        low = np.maximum(self.low, other.low)
+        return self._replace(low=low, high=np.maximum(self.high, other.high))
 
     def with_more(self, other: Bounds) -> Bounds:
         """Return these rows, and others behind them."""
-        low = np.concatenate([self.low, other.low])
-        return Bounds(self.axes, low, np.concatenate([self.high, other.high]))
+        parts = zip(self[1:], other[1:], strict=True)
+        return Bounds(self.axes, *map(np.concatenate, parts))
+
+    def are_sure(self, length: int, n_behind: int) -> bool:
+        """Say whether rows go evenly through the steps, or each was seen often enough.
+
+        Evenly is up to the last step, or to so many before it, as U h does.
+        """
+        steps = settled(self.low, self.high, length)
+        is_even = not has_unknown(self) and _go_evenly(steps[self.low >= 0], length, n_behind)
+        return is_even or bool(self.seen.min() >= SIGHTINGS)
 
 
-def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows | None:
+class Sightings:
+    """The last step that moves each entry of a value, and its rows, from pair to pair.
+
+    With `splits`, entries that are steadily of an earlier step than others make a row of their own.
+    """
+
+    def __init__(self, tried: Sequence[int], length: int, splits: bool = False) -> None:
+        """Begin with no pairs."""
+        self.tried = tried
+        self.length = length
+        self.splits = splits
+        self.n_pairs = 0
+        self.low: Steps = np.array(-1)
+        self.is_steady: Steps = np.array(True)  # whether all pairs say the same
+        self.bounds: Bounds | None = None
+
+    def add(self, by_pair: Steps) -> None:
+        """Add what some pairs of sequences say, (pairs, …)."""
+        low = by_pair.max(0)
+        is_steady = (by_pair == low).all(0)
+        if self.n_pairs:
+            is_steady &= self.is_steady & (low == self.low)
+            low = np.maximum(low, self.low)
+        self.low = low
+        self.is_steady = is_steady
+        self.n_pairs += len(by_pair)
+        self.times = Times(low, next_starts(low, self.tried, self.length))
+        before = self.bounds
+        splits = self.splits and self.n_pairs >= _STEADY
+        bounds = bounds_of(self.times, is_steady if splits else False)
+        if bounds is not None:
+            others = [axis + 1 for axis in _other_axes(low.ndim, bounds.axes)]
+            own = by_pair.max(axis=tuple(others)).reshape(len(by_pair), -1)
+            seen = (own == bounds.low).sum(0)
+            if before is not None and before.axes == bounds.axes:
+                seen += np.where(before.low == bounds.low, before.seen, 0)
+            bounds = bounds._replace(seen=seen)
+        self.bounds = bounds
+
+    def are_sure(self) -> bool:
+        """Say whether the steps of all rows are known for sure."""
+        if self.bounds is None:
+            return True
+        is_split = self.n_pairs >= _STEADY or not early_entries(self.low, self.bounds.axes).any()
+        return is_split and self.bounds.are_sure(self.length, 0)
+
+    @property
+    def rows(self) -> Rows | None:
+        """Its rows; None if nothing moves it."""
+        return None if self.bounds is None else _rows(self.low.shape, self.bounds, self.length)
+
+
+def rows_of(times: Times, length: int) -> Rows | None:
     """Find the axes along which a value's step changes; None if nothing moves it."""
-    bounds = bounds_of(times, is_steady)
-    if bounds is None:
-        return None
+    bounds = bounds_of(times)
+    return None if bounds is None else _rows(times.low.shape, bounds, length)
+
+
+def _rows(shape: tuple[int, ...], bounds: Bounds, length: int) -> Rows:
+    """Return a value's rows, with one step for each."""
     steps = settled(bounds.low, bounds.high, length).clip(min=0)
     told = are_told(bounds.low, bounds.high)
-    return Rows(times.low.shape, bounds.axes, steps, bounds.low >= 0, told)
+    return Rows(shape, bounds.axes, steps, bounds.low >= 0, told)
 
 
 def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
@@ -95,7 +161,8 @@ def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
     others = _other_axes(low.ndim, axes)
     # the last step of a row, and as far as that one may reach
     last = low.max(axis=others).ravel()
-    return Bounds(tuple(sorted(axes)), last, times.high.max(axis=others).ravel())
+    seen = np.zeros_like(last)
+    return Bounds(tuple(sorted(axes)), last, times.high.max(axis=others).ravel(), seen)
 
 
 def _other_axes(n_axes: int, axes: Sequence[int]) -> tuple[int, ...]:
@@ -161,23 +228,20 @@ def _steps_are_even(rows: Steps, steps: Steps) -> bool:
     return bool(is_even.all())
 
 
-def go_evenly(bounds: Bounds, length: int) -> bool:
-    """Say whether rows go evenly through the steps, up to the last one or, as U h, that before."""
-    steps = settled(bounds.low, bounds.high, length)
-    return _go_evenly(steps[bounds.low >= 0], length, 1)
-
-
 def _go_evenly(times: Steps, length: int, n_behind: int) -> bool:
     """Say whether steps of rows go evenly up to the last one, or up to so many before it.
 
     Those of a plain loop, of patches, or of several iterations in each step do. Others may, for a
-    gate that skips some steps, be earlier than on other data.
+    gate that skips some steps, be earlier than on other data, and so may few steps by chance.
     """
     steps, counts = np.unique(times, return_counts=True)
     if len(steps) <= 1:
         return bool((steps == length - 1).all())
-    is_even = len({*np.diff(steps).tolist()}) == 1 and len({*counts[1:-1].tolist()}) <= 1
-    return is_even and bool(steps[-1] >= length - 1 - n_behind)
+    n_missing = length - 1 - steps[-1]
+    # a patch at either end may be shorter; not one that ends before the last step
+    alike = counts[1:] if n_missing else counts[1:-1]
+    is_even = len({*np.diff(steps).tolist()}) == 1 and len({*alike.tolist()}) <= 1
+    return is_even and len(steps) >= _MANY_STEPS and bool(n_missing <= n_behind)
 
 
 def has_unknown(bounds: Bounds) -> bool:

@@ -6,7 +6,7 @@ and what moves is compared. Nothing is read off names or sizes of axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +18,15 @@ from lwcore.signatures import require
 Steps = np.ndarray  # of whole numbers; jaxtyping cannot read its NDArray
 
 PATTERN = (0, 1, 0, 0, 1, 1, 1)  # which of two sequences stands where in a trial batch
-PAIRS = 3  # of sequences, from each of which times are measured
-# More of them where rows do not go evenly through the steps, as behind a gate that skips some,
-# until so many in a row tell nothing new. What one pair in seven shows is then missed once in 500.
-IDLE_PAIRS = 40
+FEWEST_PAIRS = 3  # of sequences, from each of which times are measured
+# and more in short sequences: what moves a value at any step in one of fifty pairs is then missed
+# once in 30,000, if each step is alike
+_TESTED = 512  # steps of sequences that are tried
 _EVERY = 96  # steps, up to which the replacement begins at every one of them
 _PROBED = 32  # places in longer sequences, each with the two steps behind it
 _AT_ENDS = 16  # steps at either end of longer sequences
 _NUMBERS = 2**23  # that are compared at a time
-_AT_ONCE = 64  # sequences that are run at a time, at the most
+_AT_ONCE = 128  # sequences that are run at a time, at the most
 _POOL = 4096  # steps to draw from
 _ALTERNATIVES = 4  # steps to choose from at the least, in place of another one
 _TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-6}  # of the largest value: rounding
@@ -70,6 +70,14 @@ class Layout(NamedTuple):
         count = values.shape[self.axis] // (self.around * self.within)
         parted = values.unflatten(self.axis, (self.around, count, self.within))
         return parted.movedim(self.axis + 1, 0)
+
+    def holds(self, values: Tensor, count: int) -> bool:
+        """Say whether values are of so many sequences, as those of rows that data choose are not.
+
+        Such rows may follow the pattern of a trial by chance.
+        """
+        is_there = values.ndim > self.axis
+        return is_there and values.shape[self.axis] == self.around * count * self.within
 
     def back(self, values: Tensor) -> Tensor:
         """Undo `front`."""
@@ -240,9 +248,10 @@ class Times(NamedTuple):
     low: Steps
     high: Steps
 
-    def or_later(self, other: Times) -> Times:
-        """Return the later of two measurements, of other pairs of sequences."""
-        return Times(np.maximum(self.low, other.low), np.maximum(self.high, other.high))
+
+def n_pairs(length: int) -> int:
+    """Return how many pairs of sequences times are measured from at first."""
+    return max(FEWEST_PAIRS, -(-_TESTED // len(starts(length))))
 
 
 def last_steps(
@@ -250,36 +259,58 @@ def last_steps(
     pairs: Sequence[Tensor],
     entries: int,
     backwards: bool = False,
-    every_step: bool = False,
 ) -> list[Times]:
     """Measure of each entry of some values the last step of the inputs that moves it.
 
-    `values` gives tensors (B, …) for inputs (B, T, …). The second sequence of a pair replaces the
-    first one from some step k on: the largest k that moves an entry is its last step. If
-    `backwards`, it replaces all but the last k steps: then the largest k that moves an entry is the
-    distance of its first step from the last one. So many sequences are run at a time that their
-    `entries`, of each, stay few. In long sequences not `every_step` is tried: see `_starts`.
+    If `backwards`, the second sequence of a pair replaces all but the last k steps of the first:
+    then the largest k that moves an entry is the distance of its first step from the last one. See
+    `steps_by_pair`.
     """
     length = pairs[0].shape[1]
-    starts = list(range(length)) if every_step else _starts(length)
-    few = max(1, min(_AT_ONCE, _NUMBERS // max(entries, 1)) - 2)
+    tried = starts(length)
     found: list[Steps] = []
-    for pair in pairs:
-        for place in range(0, len(starts), few):
-            some = starts[place : place + few]
-            mixed = [_mixed(pair, start, backwards) for start in some]
-            batch = torch.stack([pair[0], *mixed, pair[0]])
+    for by_pair in steps_by_pair(values, pairs, tried, entries, backwards):
+        latest = [one.max(0) for one in by_pair]
+        found = list(map(np.maximum, found, latest)) if found else latest
+    return [Times(low, next_starts(low, tried, length)) for low in found]
+
+
+def steps_by_pair(
+    values: Callable[[Tensor], Sequence[Tensor]],
+    pairs: Sequence[Tensor],
+    tried: Sequence[int],
+    entries: int,
+    backwards: bool = False,
+) -> Iterator[list[Steps]]:
+    """Yield of some pairs at a time the last step that moves each entry: (pairs, …) of each value.
+
+    `values` gives tensors (B, …) for inputs (B, T, …). The second sequence of a pair replaces the
+    first one from some step k on: the largest k that moves an entry is its last step. So many
+    sequences are run at a time that their `entries`, of each, stay few.
+    """
+    few = max(1, min(_AT_ONCE, _NUMBERS // max(entries, 1)) - 2)
+    n_together = max(1, (few + 2) // (len(tried) + 2))
+    for first in range(0, len(pairs), n_together):
+        together = pairs[first : first + n_together]
+        found: list[Steps] = []
+        for place in range(0, len(tried), few):
+            some = tried[place : place + few]
+            rows = []
+            for pair in together:
+                rows += [pair[0], *(_mixed(pair, start, backwards) for start in some), pair[0]]
             with torch.enable_grad():
-                made = [one.detach() for one in values(batch)]
+                made = [one.detach() for one in values(torch.stack(rows))]
             if not found:
-                found = [np.full(one.shape[1:], -1, dtype=np.int32) for one in made]
+                shapes = [(len(together), *one.shape[1:]) for one in made]
+                found = [np.full(shape, -1, dtype=np.int32) for shape in shapes]
             for last, one in zip(found, made, strict=True):
-                for start, moved in zip(some, _moved(one), strict=True):
+                by_pair = one.unflatten(0, (len(together), len(some) + 2))
+                for start, moved in zip(some, _moved(by_pair), strict=True):
                     np.maximum(last, start, out=last, where=moved)
-    return [Times(last, _next_start(last, starts, length)) for last in found]
+        yield found
 
 
-def _starts(length: int) -> list[int]:
+def starts(length: int) -> list[int]:
     """Return the steps from which on inputs are replaced.
 
     In long sequences these are those at both ends, and three neighbours k, k + 1, k + 2 in some
@@ -304,21 +335,23 @@ def _mixed(pair: Tensor, start: int, backwards: bool) -> Tensor:
 
 
 def _moved(values: Tensor) -> Steps:
-    """Say which entries of all rows between the first and the last are not those of these two.
+    """Say which entries of all rows but the first and the last of a pair are not those of these.
 
-    The first and the last row are of one sequence. What is between them is rounding.
+    Of values (pairs, rows, …); returned with the rows in front. The first and the last row of a
+    pair are of one sequence. What is between them is rounding.
     """
-    base = values[0]
-    noise = float(_distance(values[-1], base).max()) if base.numel() else 0.0
+    base = values[:, :1]
+    noise = float(_distance(values[:, -1:], base).max()) if base.numel() else 0.0
     # of all rows: that of the first sequence may be near zero by chance, and rounding is not
     limit = _rounding(values)
     if np.isfinite(noise):
         limit = max(limit, _TIMES * noise)
-    return (_distance(values[1:-1], base) > limit).cpu().numpy()
+    moved = _distance(values[:, 1:-1], base) > limit
+    return moved.swapaxes(0, 1).cpu().numpy()
 
 
-def _next_start(last: Steps, starts: list[int], length: int) -> Steps:
+def next_starts(last: Steps, tried: Sequence[int], length: int) -> Steps:
     """Return the step before the next start behind those found: what they are at the most."""
-    following = np.append(starts[1:], length)
-    places = np.searchsorted(starts, np.maximum(last, 0))
+    following = np.append(tried[1:], length)
+    places = np.searchsorted(tried, np.maximum(last, 0))
     return np.where(last < 0, -1, following[places] - 1).astype(np.int32)

@@ -9,6 +9,7 @@ parameters by making the call again (`Replay`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -24,12 +25,16 @@ from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.trials import IDLE_PAIRS, Layout, last_steps
+from lwcore.diagnose.times import Sightings
+from lwcore.diagnose.trials import Layout
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
+# Trials in which calls are sought that take data, where one may have taken none in the first, and
+# those in which each must have taken data, if it did not in all.
+_TRIALS, _OPEN = 40, 10
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -268,12 +273,19 @@ class Uses(Adapter):
         n_padding = self.trials.padding_behind(inputs)
         return _Reading(self, tape, predictions, loss_gradients, n_padding)
 
-    def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
+    def _taped(
+        self, inputs: Tensor, plan: Plan | None, watch: bool = False, others: Plan | None = None
+    ) -> tuple[Tape, Tensor]:
         """Run the model on sequences, with a tape of the calls that take parameters."""
-        tape = Tape(list(self.chosen.values()), plan, watch)
+        tape = Tape(list(self.chosen.values()), plan, watch, others)
         with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
             predictions = self.predictions(inputs)
         require("model", self.kind, tape.fits, _SAME_CALLS)
+        uneven = tape.uneven_call(len(inputs))
+        if uneven is not None:
+            told = f"{self._name_of(tape, uneven)}: makes more rows of some data than of other"
+            words = f"used on all steps, of which torch.where chooses, say. Else {LEAVE_OUT}"
+            require("parameters", told, False, words)
         return tape, predictions
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
@@ -304,9 +316,23 @@ class Uses(Adapter):
     # Where and when parameters are used
 
     def _make_plan(self) -> Tape:
-        """Find the uses in a trial pass, and refuse those that cannot be made again."""
+        """Find the uses in trial passes, and refuse those that cannot be made again.
+
+        What is free of data in one trial, as behind a gate that is closed in it, is tried in more.
+        """
         trial, predictions = self._taped(self.trials.patterned(), None)
         self.plan = trial.plan
+        n_open = Counter(trial.open)
+        n_trials = _TRIALS if trial.may_lack_data else 1
+        is_gated = False
+        n_done = 1
+        while n_done < n_trials:
+            trial, predictions = self._taped(self.trials.patterned(), None, others=self.plan)
+            is_gated |= self.plan.add(trial.plan)
+            n_open.update(trial.open)
+            n_done += 1
+        if is_gated:
+            self._refuse_closed(trial, n_open)
         if any(call.autocasts for call in trial.calls):
             self.exact = _EXACT[None]
         require("predictions", "without a gradient", predictions.requires_grad, _GRADIENT)
@@ -314,6 +340,17 @@ class Uses(Adapter):
         require("parameters", ", ".join(unfollowed), not unfollowed, _FOLLOWED)
         self._check_calls(trial)
         return trial
+
+    def _refuse_closed(self, trial: Tape, n_open: Counter[int]) -> None:
+        """Refuse uses that have data in them in too few trials: others may be missed."""
+        uses = [call for call in trial.calls if call.layout is not None]
+        for number, call in zip(self.plan.with_data, uses, strict=True):
+            told = (
+                f"{self._name_of(trial, call)}: inputs get through to one of its calls in only "
+                f"{n_open[number]} of {_TRIALS} trials"
+            )
+            words = f"used on data in most steps: open the gate before it. Else {LEAVE_OUT}"
+            require("parameters", told, n_open[number] >= _OPEN, words)
 
     def _names_of(self, places: Sequence[int]) -> list[str]:
         """Return the names of parameters by their places."""
@@ -328,6 +365,8 @@ class Uses(Adapter):
             name = self._name_of(trial, call)
             for output, tensor in enumerate(made):
                 layout = Layout.of(tensor)
+                if layout is None and tensor.shape == made[0].shape:
+                    layout = call.layout  # as found in another trial
                 if layout is not None:
                     shape = tuple(layout.front(tensor).shape[1:])
                     values.append(Value(use, output, layout, shape, call, name))
@@ -363,11 +402,7 @@ class Uses(Adapter):
                 values += given
 
     def _gathered(self, values: list[Value]) -> Gathered:
-        """Measure the steps that move each value, and those that move what it is joined to.
-
-        All steps are tried where some do not tell the time of each row, and more pairs of sequences
-        where some rows have not moved at all.
-        """
+        """Measure the steps that move each value, and those that move what it is joined to."""
 
         def moving(inputs: Tensor) -> list[Tensor]:
             tape, _ = self._taped(inputs, self.plan, watch=True)
@@ -376,22 +411,16 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        entries = 2 * self.entries  # of values, and of joins beside them
-        found = last_steps(moving, self.pairs, entries)
-        gathered = Gathered.of(values, self.plan, found)
-        every_step = not gathered.are_told
-        if every_step:
-            self.refuse_too_long()
-            found = last_steps(moving, self.pairs, entries, every_step=True)
-            gathered = Gathered.of(values, self.plan, found)
-        n_idle = 0  # rows that did not move, or did too early, as behind a gate that skips steps
-        while n_idle < IDLE_PAIRS and not gathered.go_evenly(self.shape[1]):
-            again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
-            found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
-            before = gathered
-            gathered = Gathered.of(values, self.plan, found)
-            n_idle = n_idle + 1 if gathered.has_steps_of(before) else 0
-        return gathered
+        def gathered(found: list[Sightings]) -> Gathered:
+            return Gathered.of(values, self.plan, found)
+
+        found = self.sightings(
+            moving,
+            2 * self.entries,  # of values, and of joins beside them
+            are_told=lambda found: gathered(found).are_told,
+            are_sure=lambda found: gathered(found).are_sure(self.shape[1]),
+        )
+        return gathered(found)
 
     # What is refused
 

@@ -20,13 +20,13 @@ MOST_STRETCHES = 4  # of lags that are written out
 
 
 class Verdict(StrEnum):
-    """Whether so many sequences are enough to detect a lag."""
+    """Whether so many sequences are enough for a lag."""
 
     ENOUGH = "yes"
     LIKELY = "likely"
-    TOO_FEW = "too few"
+    TOO_FEW = "not enough"
     UNCLEAR = "cannot be told"
-    NO_SIGNAL = "none seen"
+    NO_SIGNAL = "none detected"
     NO_GRADIENT = "no gradient there"
 
 
@@ -34,10 +34,10 @@ DETECTED = (Verdict.ENOUGH, Verdict.LIKELY, Verdict.TOO_FEW)
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
     Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
-    Verdict.TOO_FEW: "a signal is seen by itself, but the noise of all lags together hides it",
-    Verdict.UNCLEAR: "no signal was seen, and the sequences that were read do not exclude one",
+    Verdict.TOO_FEW: "a signal is detected, and it needs more sequences",
+    Verdict.UNCLEAR: "no signal is detected, and the sequences that were read do not exclude one",
     Verdict.NO_SIGNAL: (
-        "no signal was seen. There may be one in the data that hardly gets through this network"
+        "no signal is detected. There may be one in the data that hardly gets through this network"
     ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }
