@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lwcore.ambient import in_double
 from lwcore.diagnose.adapter import Adapter, Bands
+from lwcore.diagnose.reached import Reached
 from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
@@ -35,6 +36,7 @@ _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
 # Trials in which calls are sought that take data, where one may have taken none in the first, and
 # those in which each must have taken data, if it did not in all.
 _TRIALS, _OPEN = 40, 10
+_READ_OUT = 2  # end points of each sequence at which it is tried where it is read out
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -65,6 +67,12 @@ _NOT_LATER = (
 _NORMALISED = (
     "Of this one the values of all steps move with the last input: are inputs normalised over the "
     "window, or is its last value subtracted? Do so in the data"
+)
+_READ_EARLIER = (
+    "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
+    "or a flag? Then give the predictions of all steps and leave some out in the loss, pad on the "
+    "left, or pad with one step that is always the same. Is it a maximum over steps? If all "
+    "predictions are made at the last step even so, say horizon=True"
 )
 _AT_ONCE = (
     "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
@@ -122,15 +130,15 @@ class _Reading(NamedTuple):
         own = end.to(self.loss_gradients.device)
         return (ends[None] == own[:, None]).to(self.loss_gradients)
 
-    def end_points(self) -> Iterator[_EndPoints]:
-        """Yield end points of all sequences, with the gradients of the loss there.
+    def end_points(self, most: int = ENDS) -> Iterator[_EndPoints]:
+        """Yield end points of all sequences, at the most so many, with the gradients of the loss.
 
-        Up to `ENDS` are taken one by one. More are cut into `ENDS` strata, runs of neighbours. Of
-        each stratum one is drawn for each sequence, and its loss is multiplied by the number of end
-        points in the stratum. So the mean over all draws is the sum over all end points.
+        If there are no more, they are taken one by one. Else they are cut into strata, runs of
+        neighbours. Of each stratum one is drawn for each sequence, and its loss is multiplied by
+        the number of end points in the stratum. So the mean over all draws is the sum over all.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
-        for stratum in steps.tensor_split(min(ENDS, len(steps))):
+        for stratum in steps.tensor_split(min(most, len(steps))):
             shape = (len(self.predictions),)
             generator = self.uses.generator
             draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
@@ -147,15 +155,7 @@ class _Reading(NamedTuple):
         """
         if not bool(self.n_padding.any()):
             return end
-        reached = torch.full((len(end),), -1, dtype=torch.int64)
-        for site, gradient in zip(self.uses.sites, gradients, strict=True):
-            is_used = gradient.ne(0).any(-1).cpu()
-            times = torch.from_numpy(site.times)
-            first = torch.where(is_used, times, self.uses.shape[1]).min(1).values
-            last = torch.where(is_used, times, -1).max(1).values
-            # what is used at the end alone is a readout: its step is the one in question
-            last[first >= end] = -1
-            reached = torch.maximum(reached, last)
+        reached = Reached.of(self.uses.sites, gradients, end, self.uses.shape[1]).last
         last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
         is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
         return torch.where(is_moved, last_real, end)
@@ -307,6 +307,8 @@ class Uses(Adapter):
         self._check_additive(reading)
         self.check_sum(*tried)
         self._check_causal(reading)
+        if not self.horizon:
+            self._check_where_read_out(inputs, targets)
 
     def forget(self, inputs: Tensor, targets: Tensor) -> None:
         """Take the loss as if nothing were learned, whose gradients must be as linear."""
@@ -489,6 +491,37 @@ class Uses(Adapter):
             "prediction alone (lag 0)"
         )
         require("model", told, some_before, words)
+
+    def _check_where_read_out(self, inputs: Tensor, targets: Tensor) -> None:
+        """Refuse data in which what a sequence holds decides at which step it is read out.
+
+        In each sequence as it is, steps behind the last one that the gradient reaches are counted.
+        More of them than in any gap between steps that are reached tell of a readout before the
+        end. What all sequences have alike is the model's own delay.
+        """
+        drawn = self.generator.get_state()  # what is drawn here leaves later draws as they are
+        behind = []
+        longest_gap = 0
+        for places in torch.arange(len(inputs)).split(self.at_once):
+            reading = self.read(
+                inputs[places.to(inputs.device)], targets[places.to(targets.device)]
+            )
+            furthest = torch.full((len(places),), -1, dtype=torch.int64)
+            for end, gradients in reading.end_points(_READ_OUT):
+                reached = Reached.of(self.sites, gradients, end, self.shape[1])
+                furthest = torch.maximum(furthest, reached.behind(end))
+                longest_gap = max(longest_gap, reached.longest_gap())
+            behind.append(furthest)
+        self.generator.set_state(drawn)
+        n_behind = torch.cat(behind)
+        is_reached = n_behind >= 0
+        delay = int(n_behind[is_reached].min()) if bool(is_reached.any()) else 0
+        early = (n_behind > longest_gap + delay).nonzero()[:, 0]
+        told = (
+            f"{self.kind}: in {len(early)} of {len(inputs)} sequences the prediction uses nothing "
+            f"of the last steps ({n_behind[early][:1].tolist()} in sequence {early[:1].tolist()})"
+        )
+        require("model", told, not len(early), _READ_EARLIER)
 
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
