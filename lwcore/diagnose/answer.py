@@ -258,7 +258,7 @@ def _legend(table: pd.DataFrame, source: str) -> list[str]:
         "gradient has the right sign 9 times of 10. It is not how many it takes to learn the lag. "
         "Square brackets are 95 % intervals, for all lags together."
     )
-    if table.iloc[:, 0].str.contains("–").any():
+    if table.iloc[:, 0].str.contains("–|,").any():
         numbers += " A line for several lags shows the smallest number, or the smallest to the "
         numbers += "largest; by_lag() has each."
     words = table.iloc[:, 2].tolist()
