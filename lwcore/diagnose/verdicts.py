@@ -38,7 +38,8 @@ MEANINGS = {
     Verdict.TOO_FEW: "a signal is detected, and it needs more sequences",
     Verdict.UNCLEAR: "no signal is detected, and the sequences that were read do not exclude one",
     Verdict.NO_SIGNAL: (
-        "no signal is detected. There may be one in the data that hardly gets through this network"
+        "no signal is detected. One that needs more sequences than were read would not show, nor "
+        "one in the data that hardly gets through this network"
     ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }
@@ -47,8 +48,8 @@ MEANINGS = {
 class LagRow(NamedTuple):
     """A lag, or a band of lags together, with the sequences N(ℓ) needed and what they mean.
 
-    `needed` lies between `low` and `high`, a 95 % interval for all lags together; of lags without a
-    signal `low` is the least number that is not excluded, and the other two are infinite.
+    `needed` lies between `low` and `high`, a 95 % interval for all lags together. Of lags where no
+    signal is detected both are infinite, and `low` is no more than the sequences that were read.
     """
 
     first: int
@@ -70,8 +71,8 @@ class LagRow(NamedTuple):
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether it needs more sequences than anybody has."""
-        return (self.needed if self.is_detected else self.low) > MOST
+        """Whether it needs more sequences than anybody has, or shows no signal at all."""
+        return self.needed > MOST
 
     @property
     def octave(self) -> int:
@@ -86,29 +87,11 @@ class LagRow(NamedTuple):
     @property
     def sequences(self) -> str:
         """The sequences needed, in the convention for numbers."""
-        if self.verdict is Verdict.NO_GRADIENT:
+        if not self.is_detected:
             return "–"
         if self.is_out_of_reach:
-            over = f"over {printed(MOST, unit=Unit.COUNT)}"
-            return over if self.is_detected else f"if any, {over}"
-        if not self.is_detected:
-            return if_any(self.low)
+            return f"over {printed(MOST, unit=Unit.COUNT)}"
         return printed(self.needed, self.low, self.high, unit=Unit.COUNT)
-
-
-def at_least(count: float) -> str:
-    """Print a lower bound of a number of sequences, rounded down."""
-    if count <= LEAST:
-        return "–"
-    bound = min(count, MOST)
-    place = 10 ** max(0, int(np.log10(bound)) - 1)
-    return f"at least {printed(float(np.floor(bound / place) * place), unit=Unit.COUNT)}"
-
-
-def if_any(count: float) -> str:
-    """Print the sequences that a signal needs, if there is one, for a lag without."""
-    bound = at_least(count)
-    return bound if bound == "–" else f"if any, {bound}"
 
 
 def span(first: int, last: int) -> str:
@@ -126,7 +109,12 @@ def spans(stretches: Sequence[tuple[int, int]], most: int = MOST_STRETCHES) -> s
 
 @checked
 def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
-    """Return a row for each lag or band that was looked at, from the shortest on."""
+    """Return a row for each lag or band that was looked at, from the shortest on.
+
+    Where no signal is detected, noise has made the direction along which the lag was measured, and
+    a bound along it says little of others. So none is taken to exclude more than was read.
+    """
+    n_read = float(data.attrs["sequences_read"])
     lows, highs = np.clip(data.required_interval.values, LEAST, None).tolist()
     needed = np.clip(data.required.values, LEAST, None).tolist()
     detected = data.detected.values.tolist()
@@ -141,7 +129,9 @@ def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
             if count <= n_sequences:
                 verdict = Verdict.ENOUGH if high <= n_sequences else Verdict.LIKELY
         elif has_gradient[place]:
-            verdict = Verdict.UNCLEAR if low <= n_sequences else Verdict.NO_SIGNAL
+            low = min(low, n_read)
+            is_excluded = low >= n_sequences
+            verdict = Verdict.NO_SIGNAL if is_excluded else Verdict.UNCLEAR
             count = high = np.inf
         else:
             verdict = Verdict.NO_GRADIENT
@@ -230,9 +220,6 @@ def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
     lags = spans(_stretches(group), _IN_A_LINE)
     if all(one.is_out_of_reach for one in group):
         return lags, row.sequences, verdict
-    if not row.is_detected:
-        not_excluded = min(one.low for one in group)
-        return lags, if_any(not_excluded), verdict
     needed = [one.needed for one in group]
     least = printed(min(needed), unit=Unit.COUNT)
     most = printed(max(needed), unit=Unit.COUNT)
