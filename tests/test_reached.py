@@ -181,3 +181,48 @@ def test_a_models_own_delay_and_steps_that_a_gate_skips_are_no_readout(model):
         model(None, is_recurrent=True), (x, x[:, -5, :1]), source="target", progress=False
     )
     assert found.data.attrs["route"] == "uses"
+
+
+class Events(nn.Module):
+    """A decayed sum of what events add; where none happens, nothing carries a gradient."""
+
+    def __init__(self, at_each_step):
+        super().__init__()
+        self.at_each_step = at_each_step
+        self.read = nn.Linear(2, WIDTH, bias=False)
+        self.head = nn.Linear(WIDTH, 1)
+        self.eval()
+
+    def forward(self, x):
+        added = torch.relu(self.read(x))
+        age = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
+        kept = torch.where(age >= 0, 0.9 ** age.abs(), 0.0).to(x)
+        shown = self.head(torch.tanh(kept @ added))
+        return shown if self.at_each_step else shown[:, -1]
+
+
+@pytest.mark.parametrize("at_each_step", [True, False])
+def test_steps_without_an_event_at_the_end_are_no_padding(at_each_step):
+    """Against copies of the weight for each step, counted from the step of the prediction."""
+    torch.manual_seed(0)
+    network = Events(at_each_step).double()
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(COUNT, LENGTH, 2, generator=generator, dtype=torch.float64)
+    x[torch.rand(COUNT, LENGTH, generator=generator) > 0.25] = 0
+    x[:, 0] = x[4:, 3] = x[:4, -1] = 1.0
+    x[:4, 1:-1] = 0  # a gap as long as any stretch at the end
+    y = torch.randn(network(x).shape, generator=generator, dtype=torch.float64)
+    uses = Uses(network, (x, y), axes=Axes.of(x, y), parameters=["read.weight"])
+    uses.check(x, y)
+    found = uses.read(x, y).lag_vectors(list(range(LENGTH)))
+
+    copies = network.read.weight.detach().expand(LENGTH, -1, -1).clone().requires_grad_()
+    network.read.forward = lambda given: torch.einsum("bti,toi->bto", given, copies)
+    errors = (network(x) - y).square().reshape(COUNT, -1)
+    ends = range(LENGTH) if at_each_step else [LENGTH - 1]
+    wanted = torch.zeros(LENGTH, copies[0].numel(), dtype=torch.float64)
+    for end, error in zip(ends, errors.mT, strict=True):
+        (by_step,) = torch.autograd.grad(error.sum() / len(ends), copies, retain_graph=True)
+        for step in range(end + 1):
+            wanted[end - step] += by_step[step].flatten()
+    close(found, wanted)

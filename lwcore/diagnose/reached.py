@@ -67,3 +67,10 @@ class Reached(NamedTuple):
             if len(places) > 1:
                 longest = max(longest, int(places.diff().max()) - 1)
         return longest
+
+    def leaves_out(self, chosen: Bool[Tensor, "B T"]) -> bool:
+        """Say whether a chosen step is not reached that stands between two that are."""
+        before = self.steps.cumsum(1) > 0
+        behind = self.steps.flip(1).cumsum(1).flip(1) > 0
+        is_left_out = ~self.steps & before & behind & self.exist & chosen
+        return bool(is_left_out.any())

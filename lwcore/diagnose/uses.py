@@ -153,12 +153,20 @@ class _Reading(NamedTuple):
         padding, that is the last step of all, and this is the end point that was measured. It is
         moved if the gradient of a padded sequence reaches no value behind its last real step.
         """
-        if not bool(self.n_padding.any()):
+        if not self.uses.moves_ends or not bool(self.n_padding.any()):
             return end
-        reached = Reached.of(self.uses.sites, gradients, end, self.uses.shape[1]).last
-        last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
-        is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
-        return torch.where(is_moved, last_real, end)
+        reached = Reached.of(self.uses.sites, gradients, end, self.uses.shape[1])
+        return torch.where(self.is_padded_readout(reached, end), self.last_real, end)
+
+    @property
+    def last_real(self) -> Tensor:
+        """The last step of each sequence that is no padding, (B,)."""
+        return self.uses.shape[1] - 1 - self.n_padding.cpu()
+
+    def is_padded_readout(self, reached: Reached, end: Tensor) -> Tensor:
+        """Say which sequences' gradients reach real steps, (B,), and none of the padding behind."""
+        last = reached.last
+        return (last >= 0) & (last <= self.last_real) & (self.last_real < end)
 
     def _rows(
         self, band: Sequence[int], end_points: Sequence[_EndPoints]
@@ -235,6 +243,7 @@ class Uses(Adapter):
     # made by `check`
     plan: Plan = field(default_factory=Plan, init=False)  # of the calls in each pass
     sites: list[Site] = field(default_factory=list, init=False)
+    moves_ends: bool = field(default=False, init=False)  # of padded sequences: see the check
 
     tolerance = _EXACT
 
@@ -307,7 +316,7 @@ class Uses(Adapter):
         self._check_additive(reading)
         self.check_sum(*tried)
         self._check_causal(reading)
-        if not self.horizon:
+        if not self.end_at_each_step:  # there each prediction has a step of its own
             self._check_where_read_out(inputs, targets)
 
     def forget(self, inputs: Tensor, targets: Tensor) -> None:
@@ -493,35 +502,45 @@ class Uses(Adapter):
         require("model", told, some_before, words)
 
     def _check_where_read_out(self, inputs: Tensor, targets: Tensor) -> None:
-        """Refuse data in which what a sequence holds decides at which step it is read out.
+        """Measure whether padded sequences are read out before their padding; refuse others.
 
         In each sequence as it is, steps behind the last one that the gradient reaches are counted.
         More of them than in any gap between steps that are reached tell of a readout before the
-        end. What all sequences have alike is the model's own delay.
+        end. What all sequences have alike is the model's own delay. Steps like padding that the
+        gradient leaves out between others may be events that did not happen: then those at the end
+        may be such, too.
         """
         drawn = self.generator.get_state()  # what is drawn here leaves later draws as they are
-        behind = []
+        sequences, behind, padded = [], [], []
         longest_gap = 0
+        skips_padding = False
         for places in torch.arange(len(inputs)).split(self.at_once):
-            reading = self.read(
-                inputs[places.to(inputs.device)], targets[places.to(targets.device)]
-            )
-            furthest = torch.full((len(places),), -1, dtype=torch.int64)
+            own = inputs[places.to(inputs.device)]
+            reading = self.read(own, targets[places.to(targets.device)])
+            is_like_padding = self.trials.like_padding(own).cpu()
             for end, gradients in reading.end_points(_READ_OUT):
                 reached = Reached.of(self.sites, gradients, end, self.shape[1])
-                furthest = torch.maximum(furthest, reached.behind(end))
+                sequences.append(places)
+                behind.append(reached.behind(end))
+                padded.append(reading.is_padded_readout(reached, end))
                 longest_gap = max(longest_gap, reached.longest_gap())
-            behind.append(furthest)
+                skips_padding |= reached.leaves_out(is_like_padding)
         self.generator.set_state(drawn)
         n_behind = torch.cat(behind)
-        is_reached = n_behind >= 0
-        delay = int(n_behind[is_reached].min()) if bool(is_reached.any()) else 0
-        early = (n_behind > longest_gap + delay).nonzero()[:, 0]
+        is_padded = torch.cat(padded)
+        if skips_padding:
+            is_padded[:] = False
+        self.moves_ends = bool(is_padded.any())
+        is_whole = (n_behind >= 0) & ~is_padded
+        delay = int(n_behind[is_whole].min()) if bool(is_whole.any()) else 0
+        early = (is_whole & (n_behind > longest_gap + delay)).nonzero()[:, 0]
+        places = torch.cat(sequences)[early]
         told = (
-            f"{self.kind}: in {len(early)} of {len(inputs)} sequences the prediction uses nothing "
-            f"of the last steps ({n_behind[early][:1].tolist()} in sequence {early[:1].tolist()})"
+            f"{self.kind}: in {len(places.unique())} of {len(inputs)} sequences a prediction uses "
+            f"nothing of the last steps ({n_behind[early][:1].tolist()} in sequence "
+            f"{places[:1].tolist()})"
         )
-        require("model", told, not len(early), _READ_EARLIER)
+        require("model", told, self.horizon or not len(early), _READ_EARLIER)
 
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
