@@ -27,7 +27,12 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
-from lwcore.ambient import gradients_followed, random_states_kept
+from lwcore.ambient import (
+    gradients_followed,
+    in_own_context,
+    random_states_kept,
+    settings_kept,
+)
 from lwcore.diagnose.adapter import FINITE, Adapter, Bands, Function, _as_accepted
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.kept import kept_as_it_was
@@ -59,7 +64,7 @@ def _undisturbed(batches: Any) -> Iterator[None]:
     """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
     with ExitStack() as stack:
         stack.enter_context(random_states_kept())
-        stack.enter_context(_settings_kept())
+        stack.enter_context(settings_kept())
         stack.enter_context(kept_as_it_was(batches, copies=False))
         stack.enter_context(gradients_followed())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
@@ -70,23 +75,8 @@ def _undisturbed(batches: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _settings_kept() -> Iterator[None]:
-    """Put back settings of PyTorch that a reader's model may change as it runs."""
-    n_threads = torch.get_num_threads()
-    dtype = torch.get_default_dtype()
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != n_threads:
-            torch.set_num_threads(n_threads)
-        torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
-
-
 @checked
+@in_own_context
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any] | Dataset[Any],
@@ -119,11 +109,19 @@ def diagnose(
     tells when parameters are used and when a prediction is made. A lag is the distance of the two.
     What cannot be told is refused, and says by what name it can be read.
 
+    Model, head, loss and batches are left as they were, with all that they reach and write to:
+    parameters, buffers, hooks, containers, global variables, attributes of functions and classes,
+    and objects of the reader's classes or of Python's library. Not put back is what is noted
+    elsewhere: in objects of installed libraries, such as a pandas frame (but for PyTorch's modules
+    and optimizers), in files and logs, in caches of functions, in threads and other processes, in
+    long arrays of a dataset, and in objects of Python's library that have no attributes, such as
+    `queue.SimpleQueue`. An iterator that cannot be set back is refused.
+
     Args:
-        model: A causal model in eval mode. It runs as it is, and is left as it was. If it is one
-            recurrence (`torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or one module that
-            is called in every step as ``state = module(x, state)``) and all else acts within a
-            step, its states are followed; any other is read by the uses of its parameters
+        model: A causal model in eval mode. It runs as it is. If it is one recurrence
+            (`torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or one module that is called
+            in every step as ``state = module(x, state)``) and all else acts within a step, its
+            states are followed; any other is read by the uses of its parameters
             (`lwcore.diagnose.uses`).
         batches: Pairs of inputs (B, T, …) and targets (B, …), one pair, or a map-style dataset of
             single ones: independent sequences that a trained network has not seen.
