@@ -34,8 +34,17 @@ from lwcore.ambient import (
     settings_kept,
 )
 from lwcore.diagnose.adapter import FINITE, Adapter, Bands, Function, _as_accepted
-from lwcore.diagnose.data import Axes, Pair, collect_sequences
+from lwcore.diagnose.data import (
+    FEWEST,
+    Axes,
+    Pair,
+    collect_sequences,
+    given_bands,
+    refuse_single_pairs,
+    refuse_too_few,
+)
 from lwcore.diagnose.kept import kept_as_it_was
+from lwcore.diagnose.losses import refuse_no_function
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.report import LEVEL, SIGN_DRAWS, Diagnosis
@@ -47,7 +56,6 @@ from lwcore.signatures import Count, Index, Lags, checked, require, warn
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
-FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 _RESAMPLES = 1000  # of the bootstrap
@@ -151,14 +159,18 @@ def diagnose(
     words = f"a whole number, {FEWEST} or above"
     require("sequences", sequences, sequences >= FEWEST, words)
     require("seed", seed, int(seed) < 2**63, "below 2^63")
+    is_list = not isinstance(parameters, str)
+    require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
+    refuse_no_function(loss)
     _refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     caveats = []
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
-        read_as = _read_as(inputs)
-        given = None if isinstance(lags, str) else _given_bands(lags, inputs.shape[1])
+        read_as = refuse_too_few(inputs)
         inputs = _as_accepted(model, inputs, axes)
+        refuse_single_pairs(model, inputs, axes)
+        given = None if isinstance(lags, str) else given_bands(lags, inputs)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
         network = _network(model, data, step, parameters, how)
@@ -214,27 +226,6 @@ def _refuse_unmade(model: nn.Module) -> None:
     is_trainable = not any(part.is_inference() for part in model.parameters())
     words = "one that was made outside of torch.inference_mode()"
     require("model", type(model).__name__, is_trainable, words)
-
-
-def _read_as(inputs: Tensor) -> str:
-    """Say as what inputs are read, and refuse what are too few sequences or steps."""
-    count, length = inputs.shape[:2]
-    read_as = f"read as {count:,} sequences of {length:,} steps of width {inputs[0, 0].numel()}"
-    words = f"at least {FEWEST} sequences of at least 2 steps. "
-    if length < 2:
-        words += "Of single pairs, (T, …), torch.utils.data.DataLoader(pairs, 32) makes batches. "
-    elif count < length:
-        words += "Cut a long series, (T, D), into windows: series.unflatten(0, (-1, 12)), say. "
-    words += "Are axes swapped? For (T, B, …) say batch_first=False, for (B, C, T) time_axis=2"
-    require("batches", read_as, count >= FEWEST and length >= 2, words)
-    return read_as
-
-
-def _given_bands(lags: Any, length: int) -> Bands:
-    """Return the lags that a reader names, one by one."""
-    given = [int(lag) for lag in lags]
-    require("lags", given, given[-1] < length, f"below the number of steps, {length}")
-    return [[lag] for lag in given]
 
 
 def _network(
