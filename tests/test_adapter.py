@@ -275,7 +275,10 @@ ROWS = [
     ({"model": bare(), "head": lambda out: drops(out[0][:, -1])}, "must be one without random"),
     ({"model": Calls("packed")}, "'packed': must be sequences that are padded and not packed"),
     ({"model": Calls("mixing")}, "a sequence alone as among others. Else sequences are mixed"),
-    ({"model": scaled(Calls(), torch.nan)}, "'NaN or infinite somewhere': must be finite"),
+    (
+        {"model": scaled(Calls(), torch.nan)},
+        "'NaN or infinite in rnn.weight_hh_l0': must be finite",
+    ),
     ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"may grow .*: try model\.double\(\)"),
     ({"loss": coupled}, "must be the sum of what these have alone"),
     ({"loss": nn.MSELoss, "model": Calls()}, "'MSELoss': must be a function, not a class"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 
 import numpy as np
 import pytest
@@ -277,3 +279,14 @@ def test_arrays_that_are_flipped_or_not_to_be_written_are_read_as_any_others(for
     plain = diagnose(Net().eval(), (inputs, targets), [1, 2], progress=False)
     found = diagnose(Net().eval(), (form(inputs), form(targets)), [1, 2], progress=False)
     np.testing.assert_array_equal(found.data.statistic, plain.data.statistic)
+
+
+def test_trials_that_take_longer_than_the_limit_are_ended(monkeypatch):
+    """By a clock that goes on for ten seconds at each look: six of them are a minute."""
+    model = Net()
+    clock = itertools.count(0, 10)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    words = refused(model, planted(), [1], limit_minutes=1)
+    assert words.startswith("limit_minutes = 1: must be above what trials take")
+    assert next(clock) < 200
+    assert not model._forward_pre_hooks

@@ -535,7 +535,7 @@ class Adapter(ABC):
         words += (
             "Else sequences are mixed: are axes swapped (batch_first=True of the layers, or "
             "batch_first=False here, for inputs (T, B, …)), or is there a softmax, a scale or a "
-            "normalisation over the batch?"
+            "normalisation over the batch, or noise that a seed in the model fixes?"
         )
         told = f"{self.kind}, with predictions {apart:.1g} apart"
         require("model", told, apart <= self.rounding, words)

@@ -132,10 +132,9 @@ def _refuse_no_batches(batches: Any) -> None:
     words = "pairs, or one pair, of inputs and targets: (inputs, targets)"
     require("batches", f"one {type(batches).__name__}", not is_alone, words)
     if isinstance(batches, tuple | list) and batches and isinstance(batches[0], _ARRAYS):
-        words = (
-            "a pair of tensors, inputs and targets, or a list of such pairs. Of other targets "
-            "torch.as_tensor(targets) makes a tensor"
-        )
+        words = "a pair of tensors, inputs and targets, or a list of such pairs"
+        if len(batches) == 2:
+            words += ". Of targets in a list torch.as_tensor(targets) makes a tensor"
         require("batches", _kind(batches), _is_pair(batches), words)
 
 

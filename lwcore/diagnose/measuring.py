@@ -44,6 +44,7 @@ from lwcore.diagnose.data import (
     refuse_too_few,
 )
 from lwcore.diagnose.kept import kept_as_it_was
+from lwcore.diagnose.limits import trials_limited
 from lwcore.diagnose.losses import refuse_no_function
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
@@ -152,8 +153,8 @@ def diagnose(
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.
-        limit_minutes: Refuse to go on if it would take longer. A forecast is printed with
-            `progress` if it is above a minute.
+        limit_minutes: Refuse to go on if it would take longer, or if trials that come before the
+            forecast do. A forecast is printed with `progress` if it is above a minute.
         progress: Show bars.
     """
     words = f"a whole number, {FEWEST} or above"
@@ -173,8 +174,9 @@ def diagnose(
         given = None if isinstance(lags, str) else given_bands(lags, inputs)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
-        network = _network(model, data, step, parameters, how)
-        network.check(inputs, targets)
+        with trials_limited(model, limit_minutes):
+            network = _network(model, data, step, parameters, how)
+            network.check(inputs, targets)
         caveats += _repeats(network, inputs)
         attrs["beats_constant"] = -1  # not asked
         if source == "target":
