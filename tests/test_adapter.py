@@ -297,7 +297,7 @@ ROWS = [
     ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1': must be at"),
     ({"sequences": 39}, "sequences = 39: must be a whole number, 40 or above"),
     ({"batches": []}, r"batches = \[\]: must be one pair or more"),
-    ({"batches": [X]}, r"batches\[0\] = 'Tensor': must be a pair of tensors"),
+    ({"batches": [X]}, r"batches = 'list of Tensor': must be a pair of tensors"),
     ({"batches": [{"x": X, "y": Y}]}, r"\[0\] = 'dict': must be a pair .* make one of it, as by"),
     ({"batches": [(X, Y), (X[:, 1:], Y)]}, "must be one for all: pad sequences to the longest"),
     ({"batches": (X / 0, Y)}, r"inputs in batches\[0\] = 'NaN or infinite .*: must be finite"),
