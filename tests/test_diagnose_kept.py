@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import contextvars
 import functools
 import io
@@ -16,6 +17,7 @@ from array import array
 from functools import lru_cache
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -126,6 +128,8 @@ HELD = {
     "queue": (lambda _: queue.Queue(), lambda held: held.put(1)),
     "heap": (lambda _: queue.PriorityQueue(), lambda held: held.put(1)),
     "array": (lambda _: array("d", [math.nan]), lambda held: held.append(1.0)),
+    "objects": (lambda _: np.array([[], 1], object), lambda held: held[0].append(1)),
+    "object": (lambda _: np.array([[], 1], object), lambda held: held.__setitem__(1, 2)),
     "bytes": (lambda _: bytearray(b"a"), lambda held: held.extend(b"b")),
     "view": (lambda _: memoryview(bytearray(b"a")), lambda held: held.__setitem__(0, 1)),
     "text": (lambda _: io.StringIO("a"), lambda held: held.write("bc")),
@@ -198,6 +202,23 @@ def test_a_function_and_what_its_cache_remembers_stay_together():
     with kept_as_it_was(table):
         table(3)
     assert (made, table.cache_info().currsize) == ([3], 1)
+
+
+@contextlib.contextmanager
+def timed():
+    """Do nothing around a function."""
+    yield
+
+
+@timed()
+def around_which_is_a_generator(x):
+    """A function that makes a generator of its own at each call."""
+    return x
+
+
+def test_a_decorator_made_of_a_context_is_no_iterator_that_goes_on():
+    with kept_as_it_was(around_which_is_a_generator) as kept:
+        assert kept.iterators == []
 
 
 class Everywhere(nn.Module):

@@ -56,6 +56,7 @@ _OF_TORCH = (
     torch_data.Sampler,
 )
 _CACHED = type(functools.cache(len))
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))  # which never change
 _METHODS = types.MethodType | types.BuiltinMethodType  # as `list.append` of some list
 _OF_ITERATORS = ("builtins", "itertools")  # modules of generators, cycles, counters and the like
 _MANY = 4096  # entries of a container, above which these are not looked at one by one
@@ -75,9 +76,10 @@ class Kept:
         waiting = [("", root) for root in roots]
         while waiting:
             name, value = waiting.pop()
-            if id(value) not in seen:
-                seen[id(value)] = value
-                waiting += self._keep(name, value)
+            if type(value) in _PLAIN or id(value) in seen:
+                continue
+            seen[id(value)] = value
+            waiting += self._keep(name, value)
 
     def changed(self) -> list[str]:
         """Return the names of what is no longer what it was."""
@@ -103,8 +105,8 @@ class Kept:
             self._keep_entries(name, vars(value))
             return []  # what was noted as its cache was filled is not noted again: both stay
         if isinstance(value, np.ndarray):
-            is_fixed = value.dtype.hasobject or not value.flags.writeable
-            if not is_fixed and not isinstance(value, np.memmap) and self._copies(value.size):
+            is_fixed = not value.flags.writeable or isinstance(value, np.memmap)
+            if not is_fixed and self._copies(value.size):
                 self.kept.append(KeptNumbers(name, value, value.copy()))
         elif isinstance(value, array | bytearray) and self._copies(len(value)):
             self.kept.append(KeptBytes(name, value, value[:]))
@@ -257,6 +259,8 @@ def _parts(value: Any) -> list[Any]:
         return [value.obj]
     if isinstance(value, defaultdict):
         return [value.default_factory]
+    if isinstance(value, np.ndarray) and value.dtype == object and value.size <= _MANY:
+        return [*value.flat]
     return []
 
 

@@ -13,6 +13,7 @@ _LIVE = (
     "asyncio",
     "builtins",
     "concurrent",
+    "contextlib",
     "importlib",
     "logging",
     "multiprocessing",

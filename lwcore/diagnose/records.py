@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
+import operator
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -37,6 +38,9 @@ class KeptNumbers(NamedTuple):
             return [self.name]
         if isinstance(now, Tensor):
             now, was = dense(now.detach()), dense(was)
+        elif was.dtype.hasobject:
+            is_same_object = map(operator.is_, now.ravel().tolist(), was.ravel().tolist())
+            return [] if all(is_same_object) else [self.name]
         same = (now == was) | ((now != now) & (was != was))
         return [] if bool(same.all()) else [self.name]
 
