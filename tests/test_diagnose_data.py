@@ -112,8 +112,11 @@ def one_and_an_error():
         (lambda: DataLoader(Items(missing), 60, num_workers=1), ["patient 40"]),
         (lambda: Items(ragged), ["batches[0] cannot be read", "pad sequences to the longest"]),
         (lambda: DataLoader(Items(ragged), 8), ["batches[0]", "pad sequences to the longest"]),
-        (lambda: Items(lambda place: None if place == 3 else missing(0)), ["NoneType, tuple"]),
-        (lambda: Items(lambda _: None), ["batches[0] cannot be read", "NoneType"]),
+        (
+            lambda: Items(lambda place: None if place == 3 else missing(0)),
+            ["items of the dataset = 'None for some'"],
+        ),
+        (lambda: DataLoader(Items(lambda _: None)), ["batches[0] cannot be read", "NoneType"]),
         (Endless, ["batches", "no len()"]),
         (Broken, ["OSError: disk gone"]),
         (lambda: (b for b in one_and_an_error()), ["batches[1] cannot be read", "disk gone"]),

@@ -140,9 +140,8 @@ def _refuse_no_batches(batches: Any) -> None:
 
 def _collated(items: list[Any]) -> Any:
     """Return items of a dataset as one batch."""
-    kinds = sorted({type(item).__name__ for item in items})
-    words = "all of one kind: pairs of inputs and targets"
-    require("items of the dataset", ", ".join(kinds), len(kinds) == 1, words)
+    is_whole = all(item is not None for item in items)
+    require("items of the dataset", "None for some", is_whole, "pairs of inputs and targets")
     return default_collate(items)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.tensors import in_order, tensors_in
+from lwcore.diagnose.tensors import dense, in_order, tensors_in
 from lwcore.diagnose.trials import Layout
 from lwcore.signatures import require
 
@@ -154,7 +154,9 @@ def require_finite(
         return
     spoilt = []
     for name, part in [*model.named_parameters(), *model.named_buffers()]:
-        if bool(part.isnan().any()) or (part.requires_grad and bool(part.isinf().any())):
+        numbers = dense(part.detach())
+        is_learned = part.requires_grad  # a mask may hold infinities
+        if bool(numbers.isnan().any()) or (is_learned and bool(numbers.isinf().any())):
             spoilt.append(name)
     words = "finite. Has training diverged? Take weights from before that"
     told = f"NaN or infinite in {', '.join(spoilt[:_FEW_NAMES])}"
