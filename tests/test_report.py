@@ -16,7 +16,7 @@ from lwcore import results
 from lwcore.cli import app
 from lwcore.diagnose import Diagnosis, diagnose
 from lwcore.diagnose.answer import reach_of
-from lwcore.diagnose.verdicts import MOST_ROWS
+from lwcore.diagnose.verdicts import MOST_ROWS, Verdict
 from tests.networks import draw
 from tests.test_diagnose import Net, planted
 
@@ -133,8 +133,8 @@ def test_there_are_five_zeros():
     drowned = answered([INFINITE, INFINITE, 10**8, INFINITE], low=[150, 200, 10**7, 10**9])
     start = "100 sequences are enough for no lag of the gradient of all there is to learn (0"
     said = {
-        no_dependence: "no signal is detected at lags 1 to 4. If there is one, it needs at least "
-        "150 sequences",
+        no_dependence: "no signal is detected at lags 1 to 4 in the 100 sequences that were read. "
+        "One that needs more of them would not show",
         too_few: "a signal is detected, and needs more",
         undecided: "too few sequences were read to tell. No signal is detected, and signals up to "
         "lag 3 are not excluded",
@@ -148,7 +148,7 @@ def test_there_are_five_zeros():
         assert not any(text in first for text in said.values() if text != reason)
     assert "Lags 5–8 were not looked at: lags=range(5, 9) does." in words(str(not_looked_at))
     assert not_looked_at.answer().table.to_numpy().tolist() == [
-        ["1–4", "if any, at least 150", "none detected"],
+        ["1–4", "–", "none detected"],
         ["5–8", "–", "not looked at"],
     ]
     assert "not looked at" not in str(no_dependence)
@@ -246,7 +246,7 @@ def test_what_speaks_against_the_numbers_is_said_where_it_does():
 def test_a_model_no_better_than_a_constant_is_said_first():
     """Its own errors show a gradient that no data asked for."""
     no_better = answered([5.0], source="error", beats_constant=0).answer().first
-    assert "That is no dependence in the data: the model predicts no better than a" in no_better
+    assert "That need not be a dependence in the data: the model predicts no better" in no_better
     for better in ({"source": "error", "beats_constant": 1}, {"beats_constant": -1}):
         assert "no dependence in the data" not in answered([5.0], **better).answer().first
 
@@ -261,6 +261,46 @@ def test_bands_are_said_as_bands():
     assert lags == ["1", "2–9 together", "10–39 together"]
     assert "not looked at" not in str(banded)
     assert banded.by_lag()[["lag", "lag_to"]].to_numpy().tolist() == [[1, 1], [2, 9], [10, 39]]
+
+
+def test_a_stretch_out_of_reach_has_a_line_for_what_is_detected_and_one_for_what_is_not():
+    """The line of the detected lags says "not enough" of no other."""
+    far = 3 * 10**9
+    mixed = [5.0, INFINITE, far, INFINITE, INFINITE, far, far, INFINITE]
+    low = [2.0, far, 10**8, far, far, 10**8, 10**8, far]
+    found = answered(mixed, low=low)
+    table = found.answer().table.to_numpy().tolist()
+    assert table[1:] == [
+        ["2, … 8", "–", "none detected"],
+        ["3, 6–7", "over 10⁹", "not enough"],
+    ]
+    text = words(str(found))
+    assert "2, … 8 – none detected" in text
+    assert "by_lag() has each" in text
+    page = BeautifulSoup(found._repr_html_(), "html.parser")
+    rows = [[cell.get_text() for cell in row.select("td")] for row in page.table.select("tr")]
+    assert rows[1:] == table
+    left, _ = found.plot().axes
+    crosses = [line.get_xdata().tolist() for line in left.lines if line.get_marker() == "x"]
+    assert [2, 4, 5, 8] in crosses
+
+
+@given(st.lists(st.sampled_from("dfun0"), min_size=1, max_size=40))
+def test_a_line_of_the_table_speaks_of_lags_of_one_verdict(kinds):
+    """Lags that are detected, or detected far out of reach, undecided, without a signal, cut."""
+    needed = {"d": 500.0, "f": 3e9}
+    lows = {"d": 200.0, "f": 2e8, "u": 0.5, "n": 3e9, "0": INFINITE}
+    values = [needed.get(kind, INFINITE) for kind in kinds]
+    found = answered(values, low=[lows[kind] for kind in kinds])
+    verdicts = {row.first: row.verdict for row in found.rows}
+    for lags, _, verdict in found.answer().table.to_numpy().tolist():
+        if verdict not in list(Verdict):
+            continue  # what is beyond the table
+        named = [int(lag) for lag in re.findall(r"\d+", lags)]
+        assert {verdicts[lag] for lag in named} == {verdict}
+        if "…" not in lags and "," not in lags:
+            stretch = range(named[0], named[-1] + 1)
+            assert {verdicts[lag] for lag in stretch} == {verdict}
 
 
 def test_a_window_is_not_rounded():

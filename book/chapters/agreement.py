@@ -66,7 +66,8 @@ def over_rows(
     Intervals are the jackknife's over the seeds that the rows name: each seed is left out once, and
     Student's quantile counts seeds. A bootstrap is no choice here. It draws a seed twice into one
     stratum, rows of one seed agree better than rows of different seeds, and so its intervals lie
-    too high.
+    too high. Where each unit has one row a stratum, as architectures have, a bootstrap over these
+    units is one: see the test of its coverage.
 
     Args:
         scores: Names of columns, one coefficient each.

@@ -31,7 +31,7 @@ from lwcore.ambient import placed
 from lwcore.diagnose.data import FRONT, Axes, Pair
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.losses import IGNORED, WEIGHED, Untrained, summed, usual_loss
-from lwcore.diagnose.outputs import Leaf, Outputs, only_tensor, shown
+from lwcore.diagnose.outputs import Leaf, Outputs, only_tensor, require_finite, shown
 from lwcore.diagnose.tensors import (
     ZEROS,
     dense,
@@ -39,6 +39,9 @@ from lwcore.diagnose.tensors import (
     followed,
     in_order,
     in_reals,
+    is_out_of_room,
+    said_by,
+    speaks_of_shapes,
     tensors_in,
 )
 from lwcore.diagnose.times import SIGHTINGS, Rows, Sightings, rows_of
@@ -241,7 +244,9 @@ class Adapter(ABC):
 
     def _advice(self, inputs: Tensor, error: Exception) -> str:
         """Say what is likely wrong where the model fails."""
-        if not torch.is_grad_enabled() and "require grad" in str(error):
+        if is_out_of_room(error):
+            return ""
+        if not torch.is_grad_enabled() and "require grad" in said_by(error):
             return "Does it take gradients as it predicts? Do so within torch.enable_grad()"
         if type(error).__module__.startswith("torch._dynamo"):
             return f"Write {_OPERATORS} as loops and conditions of Python, to measure"
@@ -252,7 +257,8 @@ class Adapter(ABC):
             )
         if self.fits_data and not self._are_of_data(inputs):
             return f"It works on sequences of the data. {_EXCHANGED}"
-        return "It must take any number of sequences, and one tensor: wrap it if it takes more"
+        words = "It must take any number of sequences, and one tensor: wrap it if it takes more"
+        return words if speaks_of_shapes(error) else ""
 
     def _are_of_data(self, inputs: Tensor) -> bool:
         """Say whether sequences stand in the data as they are."""
@@ -487,8 +493,7 @@ class Adapter(ABC):
         tensors = tensors_in(given)
         words = f"tensors, of which the loss is made. {_WHICH}"
         require("predictions", shown(given), bool(tensors), words)
-        is_finite = all(bool(part.isfinite().all()) for part in tensors)
-        require("predictions", "NaN or infinite somewhere", is_finite, "finite")
+        require_finite(self.model, tensors)
         is_real = any(part.is_floating_point() or part.is_complex() for part in tensors)
         words = "numbers with gradients: logits, say, and not the class of the largest (argmax)"
         require("predictions", str(tensors[0].dtype), is_real, words)
@@ -520,8 +525,7 @@ class Adapter(ABC):
     def _refuse_mixed(self, inputs: Tensor, count: int) -> None:
         """Refuse sequences that are predicted otherwise if so many are run at a time."""
         together = self._predictions_alone(inputs)
-        is_finite = bool(together.isfinite().all())
-        require("predictions", "NaN or infinite somewhere", is_finite, "finite")
+        require_finite(self.model, [together], inputs, self.trials.inputs)
         alone = torch.cat([self._predictions_alone(some) for some in inputs.split(count)])
         largest = float(together.abs().max().clamp(min=1e-30))
         apart = float((alone - together).abs().max()) / largest
@@ -531,7 +535,7 @@ class Adapter(ABC):
         words += (
             "Else sequences are mixed: are axes swapped (batch_first=True of the layers, or "
             "batch_first=False here, for inputs (T, B, …)), or is there a softmax, a scale or a "
-            "normalisation over the batch?"
+            "normalisation over the batch, or noise that a seed in the model fixes?"
         )
         told = f"{self.kind}, with predictions {apart:.1g} apart"
         require("model", told, apart <= self.rounding, words)

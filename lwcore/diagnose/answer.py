@@ -19,7 +19,6 @@ from lwcore.diagnose.verdicts import (
     NOT_LOOKED_AT,
     LagRow,
     Verdict,
-    at_least,
     lag_rows,
     lags_not_looked_at,
     lines,
@@ -136,7 +135,7 @@ def headline(
     return f"From {n_sequences:,} sequences {gradient} reaches back {reach}"
 
 
-def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
+def kind_of_zero(rows: list[LagRow], n_sequences: int, n_read: int) -> str:
     """Say why they are enough for no lag: one of five reasons; lags not looked at are beside."""
     verdicts = {row.verdict for row in rows}
     lags = f"lags {rows[0].first} to {rows[-1].last}" if len(rows) > 1 else f"lag {rows[0].lags}"
@@ -155,8 +154,10 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
             "too few sequences were read to tell. No signal is detected, and signals up to lag "
             f"{furthest} are not excluded"
         )
-    least = at_least(min(row.low for row in rows))
-    return f"no signal is detected at {lags}. If there is one, it needs {least} sequences"
+    return (
+        f"no signal is detected at {lags} in the {n_read:,} sequences that were read. One that "
+        "needs more of them would not show"
+    )
 
 
 def _first(
@@ -165,12 +166,12 @@ def _first(
     """Say how far back the gradient reaches, and where that is no dependence."""
     said = headline(attrs["source"], n_sequences, window, rows)
     if window[0] == 0:
-        said += f": {kind_of_zero(rows, n_sequences)}"
+        said += f": {kind_of_zero(rows, n_sequences, int(attrs['sequences_read']))}"
     if int(attrs["beats_constant"]) == 0:
         no_better = "the model predicts no better than a constant"
         if any(row.is_detected for row in rows):
-            said += f". That is no dependence in the data: {no_better}, and its errors show what "
-            said += "it adds (ask with source='target')"
+            said += f". That need not be a dependence in the data: {no_better}, and its errors "
+            said += "show what it adds, too (ask with source='target')"
         else:
             said += f". But {no_better}: ask with source='target'"
     return f"{said}."
@@ -258,7 +259,7 @@ def _legend(table: pd.DataFrame, source: str) -> list[str]:
         "gradient has the right sign 9 times of 10. It is not how many it takes to learn the lag. "
         "Square brackets are 95 % intervals, for all lags together."
     )
-    if table.iloc[:, 0].str.contains("–").any():
+    if table.iloc[:, 0].str.contains("–|,").any():
         numbers += " A line for several lags shows the smallest number, or the smallest to the "
         numbers += "largest; by_lag() has each."
     words = table.iloc[:, 2].tolist()

@@ -14,6 +14,7 @@ from lwcore import results
 from lwcore.diagnose.answer import SIGN_DRAWS, Answer, headline
 from lwcore.diagnose.verdicts import (
     DETECTED,
+    MOST,
     LagRow,
     Verdict,
     by_lag,
@@ -116,8 +117,8 @@ class Diagnosis:
         """Draw the answer: N(ℓ) beside the sequences that there are, and the window against N.
 
         A filled dot is a lag for which these are enough, an open one a lag that needs more, a
-        cross one without a signal; grey are lags that were not looked at. On the right the dashed
-        line is the longest lag up to which they are enough for all.
+        cross at the upper edge one without a signal; grey are lags that were not looked at. On the
+        right the dashed line is the longest lag up to which they are enough for all.
         """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
@@ -133,15 +134,18 @@ class Diagnosis:
         """Draw N(ℓ) with its interval, and which lags are detected."""
         data = self.data
         rows = self.rows
-        needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
-        axes.vlines(data.lag, low, high, color=_COLOUR, alpha=0.3, lw=2)
+        needed, low, high = np.clip([data.required, *data.required_interval], 1, MOST)
+        is_detected = data.detected.values.astype(bool)
+        needed = np.where(is_detected, needed, MOST)  # no number: at the upper edge
+        spans = data.lag[is_detected], low[is_detected], high[is_detected]
+        axes.vlines(*spans, color=_COLOUR, alpha=0.3, lw=2)
         verdicts = np.array([str(row.verdict) for row in rows])
         for verdict in Verdict:
             chosen = verdicts == verdict
             marker = "o" if verdict in DETECTED else "x"
             face = "white" if verdict is Verdict.TOO_FEW else _COLOUR
             points = data.lag[chosen], needed[chosen]
-            axes.plot(*points, marker, ms=4, color=_COLOUR, markerfacecolor=face)
+            axes.plot(*points, marker, ms=4, color=_COLOUR, markerfacecolor=face, clip_on=False)
         marks = []
         for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey")):
             marks += axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)
@@ -150,7 +154,7 @@ class Diagnosis:
         for first, last in lags_not_looked_at(rows, int(data.attrs["length"])):
             axes.axvspan(first - 0.5, last + 0.5, color="grey", alpha=0.12, lw=0, zorder=0)
         axes.axhline(self.n_sequences, color="grey", ls="--", lw=1)
-        axes.set(xscale="log", yscale="log", ylim=(1, 1e9))
+        axes.set(xscale="log", yscale="log", ylim=(1, MOST))
         axes.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
 
     def _draw_windows(self, axes: Axes) -> None:

@@ -205,6 +205,13 @@ class Trials:
         padded = padding(inputs, value)
         return padded.flip(1).cumprod(1).sum(1)
 
+    def like_padding(self, inputs: Tensor) -> Tensor:
+        """Say which steps of some sequences, (N, T), are what padding is, wherever they stand."""
+        if self.pad is None:
+            return torch.zeros(inputs.shape[:2], dtype=torch.bool)
+        rows = inputs.reshape(*inputs.shape[:2], -1)
+        return (rows == self.pad.to(inputs.device)).all(-1)
+
 
 def _static_columns(inputs: Tensor, is_real: Tensor) -> Tensor:
     """Say which columns of a step never change within a sequence, though others do."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lwcore.ambient import in_double
 from lwcore.diagnose.adapter import Adapter, Bands
+from lwcore.diagnose.reached import Reached
 from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
@@ -35,6 +36,7 @@ _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
 # Trials in which calls are sought that take data, where one may have taken none in the first, and
 # those in which each must have taken data, if it did not in all.
 _TRIALS, _OPEN = 40, 10
+_READ_OUT = 2  # end points of each sequence at which it is tried where it is read out
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 # what must hold, in the words of a refusal
@@ -65,6 +67,12 @@ _NOT_LATER = (
 _NORMALISED = (
     "Of this one the values of all steps move with the last input: are inputs normalised over the "
     "window, or is its last value subtracted? Do so in the data"
+)
+_READ_EARLIER = (
+    "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
+    "or a flag? Then give the predictions of all steps and leave some out in the loss, pad on the "
+    "left, or pad with one step that is always the same. Is it a maximum over steps? If all "
+    "predictions are made at the last step even so, say horizon=True"
 )
 _AT_ONCE = (
     "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
@@ -122,15 +130,15 @@ class _Reading(NamedTuple):
         own = end.to(self.loss_gradients.device)
         return (ends[None] == own[:, None]).to(self.loss_gradients)
 
-    def end_points(self) -> Iterator[_EndPoints]:
-        """Yield end points of all sequences, with the gradients of the loss there.
+    def end_points(self, most: int = ENDS) -> Iterator[_EndPoints]:
+        """Yield end points of all sequences, at the most so many, with the gradients of the loss.
 
-        Up to `ENDS` are taken one by one. More are cut into `ENDS` strata, runs of neighbours. Of
-        each stratum one is drawn for each sequence, and its loss is multiplied by the number of end
-        points in the stratum. So the mean over all draws is the sum over all end points.
+        If there are no more, they are taken one by one. Else they are cut into strata, runs of
+        neighbours. Of each stratum one is drawn for each sequence, and its loss is multiplied by
+        the number of end points in the stratum. So the mean over all draws is the sum over all.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
-        for stratum in steps.tensor_split(min(ENDS, len(steps))):
+        for stratum in steps.tensor_split(min(most, len(steps))):
             shape = (len(self.predictions),)
             generator = self.uses.generator
             draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
@@ -145,20 +153,20 @@ class _Reading(NamedTuple):
         padding, that is the last step of all, and this is the end point that was measured. It is
         moved if the gradient of a padded sequence reaches no value behind its last real step.
         """
-        if not bool(self.n_padding.any()):
+        if not self.uses.moves_ends or not bool(self.n_padding.any()):
             return end
-        reached = torch.full((len(end),), -1, dtype=torch.int64)
-        for site, gradient in zip(self.uses.sites, gradients, strict=True):
-            is_used = gradient.ne(0).any(-1).cpu()
-            times = torch.from_numpy(site.times)
-            first = torch.where(is_used, times, self.uses.shape[1]).min(1).values
-            last = torch.where(is_used, times, -1).max(1).values
-            # what is used at the end alone is a readout: its step is the one in question
-            last[first >= end] = -1
-            reached = torch.maximum(reached, last)
-        last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
-        is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
-        return torch.where(is_moved, last_real, end)
+        reached = Reached.of(self.uses.sites, gradients, end, self.uses.shape[1])
+        return torch.where(self.is_padded_readout(reached, end), self.last_real, end)
+
+    @property
+    def last_real(self) -> Tensor:
+        """The last step of each sequence that is no padding, (B,)."""
+        return self.uses.shape[1] - 1 - self.n_padding.cpu()
+
+    def is_padded_readout(self, reached: Reached, end: Tensor) -> Tensor:
+        """Say which sequences' gradients reach real steps, (B,), and none of the padding behind."""
+        last = reached.last
+        return (last >= 0) & (last <= self.last_real) & (self.last_real < end)
 
     def _rows(
         self, band: Sequence[int], end_points: Sequence[_EndPoints]
@@ -235,6 +243,7 @@ class Uses(Adapter):
     # made by `check`
     plan: Plan = field(default_factory=Plan, init=False)  # of the calls in each pass
     sites: list[Site] = field(default_factory=list, init=False)
+    moves_ends: bool = field(default=False, init=False)  # of padded sequences: see the check
 
     tolerance = _EXACT
 
@@ -307,6 +316,8 @@ class Uses(Adapter):
         self._check_additive(reading)
         self.check_sum(*tried)
         self._check_causal(reading)
+        if not self.end_at_each_step:  # there each prediction has a step of its own
+            self._check_where_read_out(inputs, targets)
 
     def forget(self, inputs: Tensor, targets: Tensor) -> None:
         """Take the loss as if nothing were learned, whose gradients must be as linear."""
@@ -489,6 +500,47 @@ class Uses(Adapter):
             "prediction alone (lag 0)"
         )
         require("model", told, some_before, words)
+
+    def _check_where_read_out(self, inputs: Tensor, targets: Tensor) -> None:
+        """Measure whether padded sequences are read out before their padding; refuse others.
+
+        In each sequence as it is, steps behind the last one that the gradient reaches are counted.
+        More of them than in any gap between steps that are reached tell of a readout before the
+        end. What all sequences have alike is the model's own delay. Steps like padding that the
+        gradient leaves out between others may be events that did not happen: then those at the end
+        may be such, too.
+        """
+        drawn = self.generator.get_state()  # what is drawn here leaves later draws as they are
+        sequences, behind, padded = [], [], []
+        longest_gap = 0
+        skips_padding = False
+        for places in torch.arange(len(inputs)).split(self.at_once):
+            own = inputs[places.to(inputs.device)]
+            reading = self.read(own, targets[places.to(targets.device)])
+            is_like_padding = self.trials.like_padding(own).cpu()
+            for end, gradients in reading.end_points(_READ_OUT):
+                reached = Reached.of(self.sites, gradients, end, self.shape[1])
+                sequences.append(places)
+                behind.append(reached.behind(end))
+                padded.append(reading.is_padded_readout(reached, end))
+                longest_gap = max(longest_gap, reached.longest_gap())
+                skips_padding |= reached.leaves_out(is_like_padding)
+        self.generator.set_state(drawn)
+        n_behind = torch.cat(behind)
+        is_padded = torch.cat(padded)
+        if skips_padding:
+            is_padded[:] = False
+        self.moves_ends = bool(is_padded.any())
+        is_whole = (n_behind >= 0) & ~is_padded
+        delay = int(n_behind[is_whole].min()) if bool(is_whole.any()) else 0
+        early = (is_whole & (n_behind > longest_gap + delay)).nonzero()[:, 0]
+        places = torch.cat(sequences)[early]
+        told = (
+            f"{self.kind}: in {len(places.unique())} of {len(inputs)} sequences a prediction uses "
+            f"nothing of the last steps ({n_behind[early][:1].tolist()} in sequence "
+            f"{places[:1].tolist()})"
+        )
+        require("model", told, self.horizon or not len(early), _READ_EARLIER)
 
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""

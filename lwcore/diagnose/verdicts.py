@@ -16,7 +16,8 @@ from lwcore.signatures import Count, checked
 LEAST = 1.0  # sequence, that any lag needs
 MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
 MOST_ROWS = 16  # of a table
-MOST_STRETCHES = 4  # of lags that are written out
+MOST_STRETCHES = 4  # of lags that are written out in a sentence
+_IN_A_LINE = 2  # and in a line of the table
 
 
 class Verdict(StrEnum):
@@ -37,7 +38,8 @@ MEANINGS = {
     Verdict.TOO_FEW: "a signal is detected, and it needs more sequences",
     Verdict.UNCLEAR: "no signal is detected, and the sequences that were read do not exclude one",
     Verdict.NO_SIGNAL: (
-        "no signal is detected. There may be one in the data that hardly gets through this network"
+        "no signal is detected. One that needs more sequences than were read would not show, nor "
+        "one in the data that hardly gets through this network"
     ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }
@@ -46,8 +48,8 @@ MEANINGS = {
 class LagRow(NamedTuple):
     """A lag, or a band of lags together, with the sequences N(ℓ) needed and what they mean.
 
-    `needed` lies between `low` and `high`, a 95 % interval for all lags together; of lags without a
-    signal `low` is the least number that is not excluded, and the other two are infinite.
+    `needed` lies between `low` and `high`, a 95 % interval for all lags together. Of lags where no
+    signal is detected both are infinite, and `low` is no more than the sequences that were read.
     """
 
     first: int
@@ -69,8 +71,8 @@ class LagRow(NamedTuple):
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether it needs more sequences than anybody has."""
-        return (self.needed if self.is_detected else self.low) > MOST
+        """Whether it needs more sequences than anybody has, or shows no signal at all."""
+        return self.needed > MOST
 
     @property
     def octave(self) -> int:
@@ -85,28 +87,11 @@ class LagRow(NamedTuple):
     @property
     def sequences(self) -> str:
         """The sequences needed, in the convention for numbers."""
-        if self.verdict is Verdict.NO_GRADIENT:
+        if not self.is_detected:
             return "–"
         if self.is_out_of_reach:
             return f"over {printed(MOST, unit=Unit.COUNT)}"
-        if not self.is_detected:
-            return if_any(self.low)
         return printed(self.needed, self.low, self.high, unit=Unit.COUNT)
-
-
-def at_least(count: float) -> str:
-    """Print a lower bound of a number of sequences, rounded down."""
-    if count <= LEAST:
-        return "–"
-    bound = min(count, MOST)
-    place = 10 ** max(0, int(np.log10(bound)) - 1)
-    return f"at least {printed(float(np.floor(bound / place) * place), unit=Unit.COUNT)}"
-
-
-def if_any(count: float) -> str:
-    """Print the sequences that a signal needs, if there is one, for a lag without."""
-    bound = at_least(count)
-    return bound if bound == "–" else f"if any, {bound}"
 
 
 def span(first: int, last: int) -> str:
@@ -114,17 +99,22 @@ def span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}–{last}"
 
 
-def spans(stretches: Sequence[tuple[int, int]]) -> str:
+def spans(stretches: Sequence[tuple[int, int]], most: int = MOST_STRETCHES) -> str:
     """Write stretches of lags: ``3, 6–9``; of many the first ones and the last."""
     written = [span(first, last) for first, last in stretches]
-    if len(written) > MOST_STRETCHES:
-        written = [*written[: MOST_STRETCHES - 1], f"… {written[-1]}"]
+    if len(written) > most:
+        written = [*written[: most - 1], f"… {written[-1]}"]
     return ", ".join(written)
 
 
 @checked
 def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
-    """Return a row for each lag or band that was looked at, from the shortest on."""
+    """Return a row for each lag or band that was looked at, from the shortest on.
+
+    Where no signal is detected, noise has made the direction along which the lag was measured, and
+    a bound along it says little of others. So none is taken to exclude more than was read.
+    """
+    n_read = float(data.attrs["sequences_read"])
     lows, highs = np.clip(data.required_interval.values, LEAST, None).tolist()
     needed = np.clip(data.required.values, LEAST, None).tolist()
     detected = data.detected.values.tolist()
@@ -139,7 +129,9 @@ def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
             if count <= n_sequences:
                 verdict = Verdict.ENOUGH if high <= n_sequences else Verdict.LIKELY
         elif has_gradient[place]:
-            verdict = Verdict.UNCLEAR if low <= n_sequences else Verdict.NO_SIGNAL
+            low = min(low, n_read)
+            is_excluded = low >= n_sequences
+            verdict = Verdict.NO_SIGNAL if is_excluded else Verdict.UNCLEAR
             count = high = np.inf
         else:
             verdict = Verdict.NO_GRADIENT
@@ -171,8 +163,9 @@ def lags_not_looked_at(rows: Sequence[LagRow], length: int) -> list[tuple[int, i
 def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     """Return what a small table says: lags, sequences needed, and whether there are so many.
 
-    Neighbours without a signal share a line, and so do those that are out of everybody's reach.
-    Where that leaves too many lines, detected lags of an octave, 9 to 16, share one, too.
+    Neighbours without a signal share a line. So do lags of one verdict in a stretch that is out of
+    everybody's reach. Where that leaves too many lines, detected lags of an octave, 9 to 16, share
+    one, too.
     """
     groups = _groups(rows, by_octave=False)
     if len(groups) > MOST_ROWS:
@@ -186,23 +179,30 @@ def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
 
 
 def _groups(rows: Sequence[LagRow], by_octave: bool) -> list[list[LagRow]]:
-    """Gather neighbours that share a line."""
-    groups: list[list[LagRow]] = []
+    """Gather rows that share a line: of a stretch of neighbours, those of one verdict."""
+    stretches: list[list[LagRow]] = []
     for row in rows:
-        if groups and _share_a_line([*groups[-1], row], by_octave):
-            groups[-1].append(row)
+        if stretches and _goes_on(stretches[-1], row, by_octave):
+            stretches[-1].append(row)
         else:
-            groups.append([row])
+            stretches.append([row])
+    groups: list[list[LagRow]] = []
+    for stretch in stretches:
+        by_verdict: dict[Verdict, list[LagRow]] = {}
+        for row in stretch:
+            by_verdict.setdefault(row.verdict, []).append(row)
+        groups += by_verdict.values()
     return groups
 
 
-def _share_a_line(group: Sequence[LagRow], by_octave: bool) -> bool:
-    """Say whether rows, all of which but the last do so, can share a line."""
-    before, row = group[-2:]
+def _goes_on(stretch: Sequence[LagRow], row: LagRow, by_octave: bool) -> bool:
+    """Say whether a row goes on with a stretch: out of everybody's reach, or of one verdict."""
+    before = stretch[-1]
     if row.first != before.last + 1:
         return False
-    verdicts = {one.verdict for one in group}
-    if Verdict.NO_GRADIENT not in verdicts and all(one.is_out_of_reach for one in group):
+    both = [*stretch, row]
+    verdicts = {one.verdict for one in both}
+    if Verdict.NO_GRADIENT not in verdicts and all(one.is_out_of_reach for one in both):
         return True
     if len(verdicts) > 1:
         return False
@@ -210,21 +210,28 @@ def _share_a_line(group: Sequence[LagRow], by_octave: bool) -> bool:
 
 
 def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
-    """Return the words of a line for some rows."""
+    """Return the words of a line for some rows of one verdict."""
     row = group[0]
-    detected = [one for one in group if one.is_detected]
-    verdict = str(detected[0].verdict if detected else row.verdict)
+    verdict = str(row.verdict)
     if len(group) == 1:
         is_together = row.is_detected and row.first != row.last
         lags = f"{row.lags} together" if is_together else row.lags
         return lags, row.sequences, verdict
-    lags = span(row.first, group[-1].last)
+    lags = spans(_stretches(group), _IN_A_LINE)
     if all(one.is_out_of_reach for one in group):
         return lags, row.sequences, verdict
-    if not detected:
-        not_excluded = min(one.low for one in group)
-        return lags, if_any(not_excluded), verdict
     needed = [one.needed for one in group]
     least = printed(min(needed), unit=Unit.COUNT)
     most = printed(max(needed), unit=Unit.COUNT)
     return lags, least if least == most else f"{least} to {most}", verdict
+
+
+def _stretches(rows: Sequence[LagRow]) -> list[tuple[int, int]]:
+    """Return the first and the last lag of each stretch of neighbours."""
+    found: list[tuple[int, int]] = []
+    for row in rows:
+        first = row.first
+        if found and found[-1][1] + 1 == first:
+            first, _ = found.pop()
+        found.append((first, row.last))
+    return found
