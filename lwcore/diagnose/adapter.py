@@ -41,7 +41,7 @@ from lwcore.diagnose.tensors import (
     in_reals,
     tensors_in,
 )
-from lwcore.diagnose.times import SIGHTINGS, Rows, Sightings, rows_of
+from lwcore.diagnose.times import SIGHTINGS, Evidence, Rows, Sightings, rows_of
 from lwcore.diagnose.trials import (
     PATTERN,
     Trials,
@@ -61,6 +61,7 @@ _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array,
 _RUN = 64  # sequences that the model alone is run on at a time
 _HELD = 2**23  # numbers in the predictions that are held at a time
 _ROUNDS = 32  # of pairs of sequences, until the times of all values are sure
+_TOGETHER = 16  # pairs of sequences in which later steps are tried alone
 _FEW_NAMES = 6  # that are told
 _LONGEST = 1024  # steps, of which each can be tried
 _WHICH = (
@@ -658,7 +659,7 @@ class Adapter(ABC):
 
     def _check_ends(self, targets: Tensor) -> None:
         """Measure when each prediction is made, and refuse those that look ahead."""
-        self.pairs = [self.trials.pair() for _ in range(n_pairs(self.shape[1]))]
+        self.pairs = [self.trials.pair() for _ in range(n_pairs(len(starts(self.shape[1]))))]
         ends = []
         moving: set[int] = set()  # steps at which predictions move, unlike a constant first one
         for place, rows in enumerate(self._rows_of_ends()):
@@ -683,32 +684,30 @@ class Adapter(ABC):
         a ReLU. They are made earlier if all pairs of sequences say so.
         """
 
-        def are_told(found: list[Sightings]) -> bool:
-            return all(one.rows is None or one.rows.are_told for one in found)
-
-        def are_sure(found: list[Sightings]) -> bool:
-            return all(one.are_sure() for one in found)
+        def gather(found: list[Sightings]) -> Evidence:
+            rows = [one.bounds for one in found if one.bounds is not None]
+            return Evidence(rows, [], n_behind=0)
 
         given = self._parted_predictions
-        found = self.sightings(given, self.entries, are_told, are_sure, splits=True)
+        found = self.sightings(given, self.entries, gather, splits=True)
         told = (
             "made at a step that moves them in few trials, as behind a gate that is mostly closed"
         )
         words = f"ones that it moves in {SIGHTINGS} trials or more: open the gate to measure"
-        require("predictions", told, are_sure(found), words)
+        require("predictions", told, gather(found).are_sure(self.shape[1]), words)
         return [one.rows for one in found]
 
     def sightings(
         self,
         values: Callable[[Tensor], Sequence[Tensor]],
         entries: int,
-        are_told: Callable[[list[Sightings]], bool],
-        are_sure: Callable[[list[Sightings]], bool],
+        gather: Callable[[list[Sightings]], Evidence],
         splits: bool = False,
     ) -> list[Sightings]:
         """Measure the last steps that move some values, until they are sure, or for some rounds.
 
-        All steps are tried where some do not tell the time of each row.
+        All steps are tried where some do not tell the time of each row. In the end later steps are
+        tried alone, in many pairs of sequences: one may move a row now and then.
         """
         length = self.shape[1]
         tried = starts(length)
@@ -719,15 +718,36 @@ class Adapter(ABC):
                 found = found or [Sightings(tried, length, splits) for _ in by_pair]
                 for one, steps in zip(found, by_pair, strict=True):
                     one.add(steps)
-            if len(tried) < length and not are_told(found):
+            evidence = gather(found)
+            if len(tried) < length and not evidence.are_told:
                 self.refuse_too_long()
                 tried = [*range(length)]
                 found = []
-            elif are_sure(found):
+                continue
+            is_sure = evidence.are_sure(length) and not any(one.may_split for one in found)
+            if is_sure and not self._later_moves(values, entries, found, evidence):
                 break
-            else:
-                pairs = [self.trials.pair() for _ in self.pairs]
+            pairs = [self.trials.pair() for _ in self.pairs]
         return found
+
+    def _later_moves(
+        self,
+        values: Callable[[Tensor], Sequence[Tensor]],
+        entries: int,
+        found: list[Sightings],
+        evidence: Evidence,
+    ) -> bool:
+        """Say whether a later step moves some rows after all, now and then; if so, note it."""
+        later = evidence.later_starts(self.shape[1])
+        if not later:
+            return False
+        for _ in range(0, n_pairs(len(later)), _TOGETHER):
+            pairs = [self.trials.pair() for _ in range(_TOGETHER)]
+            for by_pair in steps_by_pair(values, pairs, later, entries):
+                moves = [one.add_later(steps) for one, steps in zip(found, by_pair, strict=True)]
+                if any(moves):
+                    return True
+        return False
 
     def refuse_too_long(self) -> None:
         """Refuse long sequences where each step has to be tried, which takes T² of them."""

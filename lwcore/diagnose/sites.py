@@ -45,6 +45,7 @@ from lwcore.diagnose.tensors import in_reals
 from lwcore.diagnose.times import (
     SIGHTINGS,
     Bounds,
+    Evidence,
     Sightings,
     are_told,
     has_unknown,
@@ -153,16 +154,11 @@ class Gathered(NamedTuple):
         return cls([*groups.values()], plan)
 
     @property
-    def are_told(self) -> bool:
-        """Whether the step of each row is known, also where not all steps were tried."""
-        return all(are_told(group.own.low, group.own.high) for group in self.groups)
-
-    def are_sure(self, length: int) -> bool:
-        """Say whether the steps of all rows, and of what joins them, are known for sure."""
-        for group in self.groups:
-            if not (group.own.are_sure(length, 1) and group.joined.are_sure(length, 1)):
-                return False
-        return True
+    def evidence(self) -> Evidence:
+        """What is known of all rows, and of what joins them."""
+        rows = [group.own for group in self.groups]
+        joins = [group.joined for group in self.groups]
+        return Evidence(rows, joins, n_behind=1)
 
     def sites(self, starts: Sequence[Call], length: int) -> list[Site]:
         """Return the sites; `starts` are the steps on the way, which no data are in."""

@@ -159,10 +159,9 @@ class Trials:
         for step in self.padded[place].nonzero()[:, 0].tolist():
             first[step] = self.pool[self._draw(len(self.pool))]
         second = self.inputs[self._draw(len(self.inputs))].clone()
-        for step in range(self.length):
-            differs = second[step] != first[step]
-            if not bool(differs[self.varies].all()):
-                second[step] = self._unlike(first[step])
+        differs = (second != first)[:, self.varies].all(1)
+        for step in (~differs).nonzero()[:, 0].tolist():
+            second[step] = self._unlike(first[step])
         second = torch.where(self.static, first, second)
         return torch.stack([first, second])
 
@@ -256,9 +255,9 @@ class Times(NamedTuple):
     high: Steps
 
 
-def n_pairs(length: int) -> int:
-    """Return how many pairs of sequences times are measured from at first."""
-    return max(FEWEST_PAIRS, -(-_TESTED // len(starts(length))))
+def n_pairs(n_starts: int) -> int:
+    """Return from how many pairs of sequences times are measured, by the steps that are tried."""
+    return max(FEWEST_PAIRS, -(-_TESTED // n_starts))
 
 
 def last_steps(

@@ -26,7 +26,7 @@ from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.times import Sightings
+from lwcore.diagnose.times import Evidence, Sightings
 from lwcore.diagnose.trials import Layout
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
@@ -422,16 +422,12 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        def gathered(found: list[Sightings]) -> Gathered:
-            return Gathered.of(values, self.plan, found)
+        def gather(found: list[Sightings]) -> Evidence:
+            return Gathered.of(values, self.plan, found).evidence
 
-        found = self.sightings(
-            moving,
-            2 * self.entries,  # of values, and of joins beside them
-            are_told=lambda found: gathered(found).are_told,
-            are_sure=lambda found: gathered(found).are_sure(self.shape[1]),
-        )
-        return gathered(found)
+        entries = 2 * self.entries  # of values, and of joins beside them
+        found = self.sightings(moving, entries, gather)
+        return Gathered.of(values, self.plan, found)
 
     # What is refused
 
