@@ -186,7 +186,7 @@ def _groups(rows: Sequence[LagRow], by_octave: bool) -> list[list[LagRow]]:
             stretches[-1].append(row)
         else:
             stretches.append([row])
-    groups = []
+    groups: list[list[LagRow]] = []
     for stretch in stretches:
         by_verdict: dict[Verdict, list[LagRow]] = {}
         for row in stretch:
