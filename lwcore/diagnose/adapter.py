@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
 from lwcore.ambient import placed
+from lwcore.diagnose.clock import Clock
 from lwcore.diagnose.data import FRONT, Axes, Pair
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.losses import IGNORED, WEIGHED, Untrained, summed, usual_loss
@@ -118,6 +119,7 @@ class Adapter(ABC):
     loss: Any = None
     axes: Axes = field(default=FRONT, kw_only=True)
     horizon: bool = field(default=False, kw_only=True)
+    clock: Clock = field(default_factory=Clock.start, kw_only=True)
     untrained: Untrained | None = field(default=None, init=False)  # once learning is forgotten
 
     tolerance = _CLOSE  # of all lags together, beside the gradient
@@ -219,6 +221,7 @@ class Adapter(ABC):
 
     def _all_given(self, inputs: Tensor) -> Any:
         """Return all that the model gives, through the head if there is one."""
+        self.clock.refuse_late()
         own = in_order(self.axes.inputs_back(placed(inputs, self.weight.device)))
         words = f"fails on {len(inputs)} sequences, inputs of the shape {tuple(own.shape)}"
         with explained(f"model ({self.kind})", words, lambda error: self._advice(inputs, error)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from torch.utils.data import Dataset
 from lwcore import inference, results, stable
 from lwcore.ambient import gradients_followed, random_states_kept
 from lwcore.diagnose.adapter import FINITE, Adapter, Bands, Function, _as_accepted
+from lwcore.diagnose.clock import Clock
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
@@ -146,8 +148,9 @@ def diagnose(
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.
-        limit_minutes: Refuse to go on if it would take longer. A forecast is printed with
-            `progress` if it is above a minute.
+        limit_minutes: Refuse to go on if it would take longer: by a forecast once lags are
+            measured, and before that as soon as trials and checks alone have taken so long. A
+            forecast is printed with `progress` if it is above a minute.
         progress: Show bars.
     """
     words = f"a whole number, {FEWEST} or above"
@@ -155,6 +158,7 @@ def diagnose(
     require("seed", seed, int(seed) < 2**63, "below 2^63")
     _refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
+    clock = Clock.start(limit_minutes)
     caveats = []
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
@@ -162,7 +166,7 @@ def diagnose(
         given = None if isinstance(lags, str) else _given_bands(lags, inputs.shape[1])
         inputs = _as_accepted(model, inputs, axes)
         data = inputs, targets
-        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
+        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon, "clock": clock}
         network = _network(model, data, step, parameters, how)
         network.check(inputs, targets)
         caveats += _repeats(network, inputs)
@@ -179,7 +183,7 @@ def diagnose(
         attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
         n_parameters = sum(part.numel() for part in network.chosen.values())
         bands = given or lag_bands(inputs.shape[1] - 1, n_parameters)
-        measured = _Work(network, data, bands, int(seed), progress, limit_minutes).measured()
+        measured = _Work(network, data, bands, int(seed), progress, clock).measured()
         found = _inferred(measured, int(seed))
         if not bool(found.detected.any()):
             caveats += _too_large(inputs)
@@ -361,14 +365,14 @@ class _Work:
         bands: Bands,
         seed: int,
         progress: bool,
-        limit_minutes: int | None,
+        clock: Clock,
     ) -> None:
         """Plan the work on some sequences."""
         self.network = network
         self.data = data
         self.bands = bands
         self.progress = progress
-        self.limit_minutes = limit_minutes
+        self.clock = clock
         self.count = len(data[0])
         generator = torch.Generator("cpu").manual_seed(seed)
         order = torch.randperm(self.count, generator=generator, device="cpu")
@@ -408,15 +412,15 @@ class _Work:
     def _foretell(self, seconds: float) -> None:
         """Say how long it will take, before most of it, and refuse what is above the limit."""
         n_read = min(self.network.at_once, len(self.finding))
-        forecast = seconds / n_read * self.count
-        minutes = forecast / 60
-        if self.limit_minutes is not None:
-            words = (
-                f"below the forecast of {minutes:.0f} minutes for {self.count} sequences "
-                "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)"
-            )
-            require("limit_minutes", self.limit_minutes, minutes <= self.limit_minutes, words)
-        if self.progress and forecast > TOLD:
+        left = seconds / n_read * (self.count - n_read)
+        minutes = self.clock.minutes_in(left)
+        self.clock.refuse(
+            minutes,
+            f"at least {math.ceil(minutes)}, the forecast for {self.count} sequences "
+            "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)",
+        )
+        self.network.clock = Clock.start()  # what was forecast is let go on
+        if self.progress and 60 * minutes > TOLD:
             # where the bar is: in a notebook on the page, where nothing is an error
             stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr
             print(f"diagnose: about {minutes:.0f} minutes (limit_minutes refuses).", file=stream)
