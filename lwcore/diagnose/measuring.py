@@ -24,18 +24,20 @@ import torch
 import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
 from lwcore.ambient import gradients_followed, random_states_kept
-from lwcore.diagnose.adapter import FINITE, Adapter, Bands, Function, _as_accepted
+from lwcore.diagnose.adapter import Adapter, Bands, Function
 from lwcore.diagnose.clock import Clock
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.kept import kept_as_it_was
+from lwcore.diagnose.models import as_accepted, refuse_unmade
+from lwcore.diagnose.passes import FINITE
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.report import LEVEL, SIGN_DRAWS, Diagnosis
+from lwcore.diagnose.tensors import n_numbers
 from lwcore.diagnose.uses import ENDS, Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described, sequences_needed
@@ -156,7 +158,7 @@ def diagnose(
     words = f"a whole number, {FEWEST} or above"
     require("sequences", sequences, sequences >= FEWEST, words)
     require("seed", seed, int(seed) < 2**63, "below 2^63")
-    _refuse_unmade(model)
+    refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     clock = Clock.start(limit_minutes)
     caveats = []
@@ -164,7 +166,7 @@ def diagnose(
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
         read_as = _read_as(inputs)
         given = None if isinstance(lags, str) else _given_bands(lags, inputs.shape[1])
-        inputs = _as_accepted(model, inputs, axes)
+        inputs = as_accepted(model, inputs, axes)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon, "clock": clock}
         network = _network(model, data, step, parameters, how)
@@ -176,12 +178,12 @@ def diagnose(
             require("source", source, differ, "'error' where all targets are the same")
             network.forget(inputs, targets)
         else:
-            beats = network.beats_constants(inputs, targets)
+            beats = network.objective.beats_constants(inputs, targets)
             attrs["beats_constant"] = int(beats)
             if not beats:
                 caveats.append("The model predicts no better than a constant: use source='target'.")
         attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
-        n_parameters = sum(part.numel() for part in network.chosen.values())
+        n_parameters = n_numbers(network.chosen.values())
         bands = given or lag_bands(inputs.shape[1] - 1, n_parameters)
         measured = _Work(network, data, bands, int(seed), progress, clock).measured()
         found = _inferred(measured, int(seed))
@@ -207,19 +209,6 @@ def diagnose(
     attrs["end_points_drawn"] = ENDS if isinstance(network, Uses) else inputs.shape[1]
     attrs |= _whose_gradient(model, network)
     return Diagnosis(found.assign_attrs(attrs))
-
-
-def _refuse_unmade(model: nn.Module) -> None:
-    """Refuse a model whose parameters hold no numbers, or none that can be learned."""
-    unmade = []
-    for name, part in model.named_parameters():
-        if is_lazy(part) or part.is_meta:
-            unmade.append(name)
-    words = "made: run a lazy model once on a batch, and load the weights of one on the device meta"
-    require("parameters", ", ".join(unmade[:6]), not unmade, words)
-    is_trainable = not any(part.is_inference() for part in model.parameters())
-    words = "one that was made outside of torch.inference_mode()"
-    require("model", type(model).__name__, is_trainable, words)
 
 
 def _read_as(inputs: Tensor) -> str:
@@ -328,8 +317,8 @@ def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
     left_out = [name for name, part in every.items() if id(part) not in chosen]
     return {
         "route": "uses" if isinstance(network, Uses) else "recurrence",
-        "measured_parameters": sum(part.numel() for part in network.chosen.values()),
-        "all_parameters": sum(part.numel() for part in every.values()),
+        "measured_parameters": n_numbers(network.chosen.values()),
+        "all_parameters": n_numbers(every.values()),
         "left_out_names": ", ".join(left_out),
         "without_gradient": ", ".join(network.without_gradient),
     }
@@ -419,7 +408,7 @@ class _Work:
             f"at least {math.ceil(minutes)}, the forecast for {self.count} sequences "
             "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)",
         )
-        self.network.clock = Clock.start()  # what was forecast is let go on
+        self.network.passes.clock = Clock.start()  # what was forecast is let go on
         if self.progress and 60 * minutes > TOLD:
             # where the bar is: in a notebook on the page, where nothing is an error
             stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr

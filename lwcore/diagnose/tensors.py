@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.utils import _pytree as trees
 
 from lwcore.signatures import ArgumentError
 
+_FEW_NAMES = 6  # that are told
 # for `torch.autograd.grad`: 0 in what is not used
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 
@@ -19,6 +20,19 @@ ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 def tensors_in(given: Any) -> list[Any]:
     """Return the tensors in what a module takes or gives."""
     return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
+
+
+def n_numbers(tensors: Iterable[Tensor]) -> int:
+    """Return how many numbers some tensors hold together."""
+    total = 0
+    for part in tensors:
+        total += part.numel()
+    return total
+
+
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    """Return all numbers of some tensors as one vector."""
+    return torch.cat([part.flatten() for part in tensors])
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -34,6 +48,13 @@ def in_order(tensor: Tensor) -> Tensor:
 def in_reals(tensor: Tensor) -> Tensor:
     """Return complex numbers as pairs, others as they are."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def few(names: Sequence[str]) -> str:
+    """Write names, or the first few and how many more."""
+    shown = ", ".join(names[:_FEW_NAMES])
+    n_more = len(names) - _FEW_NAMES
+    return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from lwcore.diagnose.reached import Reached
 from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
-from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
+from lwcore.diagnose.tensors import ZEROS, dense, few, first_line, followed, in_reals, n_numbers
 from lwcore.diagnose.times import Evidence, Sightings
 from lwcore.diagnose.trials import Layout
 from lwcore.signatures import ArgumentError, Lags, checked, require
@@ -260,7 +260,7 @@ class Uses(Adapter):
         found: set[int] = set()
         for name in wanted:
             own = self._named(name)
-            words = f"of the model's parameters or modules: {_few([*every])}"
+            words = f"of the model's parameters or modules: {few([*every])}"
             require("parameters", name, bool(own), words)
             found |= own
         words = "names of one parameter or more, or None if some are learned (require gradients)"
@@ -278,7 +278,7 @@ class Uses(Adapter):
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Read a batch of sequences in one pass."""
         tape, predictions = self._taped(inputs, self.plan)
-        loss_gradients = self.loss_gradients(predictions, targets)
+        loss_gradients = self.objective.gradients(predictions, targets)
         n_padding = self.trials.padding_behind(inputs)
         return _Reading(self, tape, predictions, loss_gradients, n_padding)
 
@@ -309,8 +309,7 @@ class Uses(Adapter):
         require("parameters", [*self.chosen], bool(values), _SEEN)
         self.entries = max(self.entries, sum(prod(value.shape) for value in values))
         self.limit_batch(self.entries)
-        starts = [call for call in trial.calls if call.layout is None]
-        self.sites = self._gathered(values).sites(starts, self.shape[1])
+        self.sites = self._gathered(values).sites(trial.starts, self.shape[1])
         tried = self.tried(inputs, targets)
         reading = self.read(*tried)
         self._check_additive(reading)
@@ -354,8 +353,7 @@ class Uses(Adapter):
 
     def _refuse_closed(self, trial: Tape, n_open: Counter[int]) -> None:
         """Refuse uses that have data in them in too few trials: others may be missed."""
-        uses = [call for call in trial.calls if call.layout is not None]
-        for number, call in zip(self.plan.with_data, uses, strict=True):
+        for number, call in zip(self.plan.with_data, trial.uses, strict=True):
             told = (
                 f"{self._name_of(trial, call)}: inputs get through to one of its calls in only "
                 f"{n_open[number]} of {_TRIALS} trials"
@@ -371,8 +369,7 @@ class Uses(Adapter):
     def _values_of(self, trial: Tape) -> list[Value]:
         """Return the values that all uses of a trial pass give for the sequences."""
         values = []
-        uses = [call for call in trial.calls if call.layout is not None]
-        for use, (call, made) in enumerate(zip(uses, trial.made, strict=True)):
+        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
             name = self._name_of(trial, call)
             for output, tensor in enumerate(made):
                 layout = Layout.of(tensor)
@@ -385,7 +382,7 @@ class Uses(Adapter):
 
     def _name_of(self, tape: Tape, call: Call) -> str:
         """Return a function's name with those of the parameters that it takes."""
-        return f"{call.name}() of {_few(self._names_of(tape.sources(call)))}"
+        return f"{call.name}() of {few(self._names_of(tape.sources(call)))}"
 
     def _check_calls(self, tape: Tape) -> None:
         """Refuse functions that cannot be made again, or whose gradient has no derivative.
@@ -397,7 +394,7 @@ class Uses(Adapter):
         values: list[Tensor] = [*parameters]
         tried: set[Any] = set()
         for call in tape.calls:
-            if call.layout is not None and call.signature in tried:
+            if call.is_use and call.signature in tried:
                 continue
             tried.add(call.signature)
             try:
@@ -409,7 +406,7 @@ class Uses(Adapter):
                 words = f"repeated for other parameters ({first_line(error)}): {LEAVE_OUT}"
                 message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
                 raise ArgumentError(message) from error
-            if call.layout is None:
+            if not call.is_use:
                 values += given
 
     def _gathered(self, values: list[Value]) -> Gathered:
@@ -490,7 +487,7 @@ class Uses(Adapter):
         told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
         require("model", told, late <= self.exact, _NOT_LATER)
         words = f"one that uses parameters before the step of a prediction. {self._why_at_once()}"
-        count = sum(part.numel() for part in self.chosen.values())
+        count = n_numbers(self.chosen.values())
         told = (
             f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
             "prediction alone (lag 0)"
@@ -548,12 +545,12 @@ class Uses(Adapter):
                 return _NORMALISED
         if self.without_gradient:
             return (
-                f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
+                f"Of this one no gradient reaches {few(self.without_gradient)}: is it detached on "
                 "its way, by NumPy, or by an argmax?"
             )
         frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
         if frozen and self.parameters is None:
-            return f"Of this one {_few(frozen)} are frozen: name them in `parameters`"
+            return f"Of this one {few(frozen)} are frozen: name them in `parameters`"
         return _AT_ONCE
 
 
@@ -565,9 +562,3 @@ def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) 
     reached = [in_reals(part).sum() for part in found if part.requires_grad]
     if reached:
         torch.autograd.grad(torch.stack(reached).sum(), pulls, allow_unused=True)
-
-
-def _few(names: Sequence[str]) -> str:
-    """Write names, or the first few and how many more."""
-    shown = ", ".join(names[:6])
-    return shown if len(names) <= 6 else f"{shown} and {len(names) - 6} more"
