@@ -154,8 +154,12 @@ class Adapter(ABC):
         """Refuse a reading whose lags together are not autograd's gradient of each parameter."""
         missing = self.missing(inputs, targets)
         hooked = [name for name, part in self.chosen.items() if missing and part._backward_hooks]
-        words = "parameters without hooks that change gradients: take these off (handle.remove())"
-        require("parameters", few(hooked), not hooked, words)
+        require(
+            "parameters",
+            few(hooked),
+            not hooked,
+            "parameters without hooks that change gradients: take these off (handle.remove())",
+        )
         require(
             "model",
             ", ".join(missing),
@@ -172,8 +176,12 @@ class Adapter(ABC):
         parameters = [*self.chosen.values()]
         with followed(parameters), torch.backends.cudnn.flags(enabled=False):
             total = self.objective.of(self.predictions(inputs), targets).sum()
-            words = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
-            require("predictions", "without a gradient", total.requires_grad, words)
+            require(
+                "predictions",
+                "without a gradient",
+                total.requires_grad,
+                "some that carry a gradient: is it run under torch.no_grad(), or detached?",
+            )
             with explained(f"model ({self.kind})", "fails where its gradient is taken"):
                 parts = torch.autograd.grad(total, parameters, **ZEROS)
         for name, part in zip(self.chosen, parts, strict=True):

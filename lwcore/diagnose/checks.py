@@ -38,21 +38,37 @@ class Checks:
             given = passes.given(trial)
             others = tensors_in(passes.given(passes.trials.patterned()))
         tensors = tensors_in(given)
-        words = f"tensors, of which the loss is made. {HOW_TO_NAME}"
-        require("predictions", shown(given), bool(tensors), words)
+        require(
+            "predictions",
+            shown(given),
+            bool(tensors),
+            f"tensors, of which the loss is made. {HOW_TO_NAME}",
+        )
         is_finite = all(bool(part.isfinite().all()) for part in tensors)
         require("predictions", "NaN or infinite somewhere", is_finite, "finite")
         is_real = any(part.is_floating_point() or part.is_complex() for part in tensors)
-        words = "numbers with gradients: logits, say, and not the class of the largest (argmax)"
-        require("predictions", str(tensors[0].dtype), is_real, words)
+        require(
+            "predictions",
+            str(tensors[0].dtype),
+            is_real,
+            "numbers with gradients: logits, say, and not the class of the largest (argmax)",
+        )
         has_axes = any(part.ndim for part in tensors)
-        words = "those of each sequence. Is it the loss, a mean over the batch? Say that by loss="
-        require("predictions", "one number for a batch", has_axes, words)
+        require(
+            "predictions",
+            "one number for a batch",
+            has_axes,
+            "those of each sequence. Is it the loss, a mean over the batch? Say that by loss=",
+        )
         is_moved = False
         for one, other in zip(tensors, others, strict=True):
             is_moved |= one.shape != other.shape or bool(moved_apart(one, other).any())
-        words = "ones that inputs move: is the last layer 0, as before training, or a state dead?"
-        require("predictions", "the same for all inputs", is_moved, words)
+        require(
+            "predictions",
+            "the same for all inputs",
+            is_moved,
+            "ones that inputs move: is the last layer 0, as before training, or a state dead?",
+        )
         require(
             "predictions",
             f"{shown(given)} for inputs {tuple(trial.shape)}",
@@ -86,16 +102,24 @@ class Checks:
             "batch_first=False here, for inputs (T, B, …)), or is there a softmax, a scale or a "
             "normalisation over the batch?"
         )
-        told = f"{self.passes.kind}, with predictions {apart:.1g} apart"
-        require("model", told, apart <= self.rounding, words)
+        require(
+            "model",
+            f"{self.passes.kind}, with predictions {apart:.1g} apart",
+            apart <= self.rounding,
+            words,
+        )
 
     def _refuse_changes(self, run: Callable[[], list[Tensor]]) -> None:
         """Refuse a model that gives something else the second time: by chance, or by a state."""
         kind = self.passes.kind
         changed = self._what_changes(run, self.passes.model, self.passes.head)
         if changed:
-            words = "one that keeps no state from batch to batch: start each batch anew"
-            require("model", f"{kind}, which changed {', '.join(changed)}", False, words)
+            require(
+                "model",
+                f"{kind}, which changed {', '.join(changed)}",
+                False,
+                "one that keeps no state from batch to batch: start each batch anew",
+            )
         require(
             "model",
             f"{kind}, with other predictions the second time",
@@ -184,10 +208,12 @@ class Checks:
                 for pair in pairs:
                     gradients = objective.gradients(*pair)
                     bad = (~gradients.isfinite().all(1)).nonzero()[:, 0] + n_tried
-                    told = (
-                        f"with a gradient that is NaN or infinite, for sequence {bad[:1].tolist()}"
+                    require(
+                        f"loss ({objective.name})",
+                        f"with a gradient that is NaN or infinite, for sequence {bad[:1].tolist()}",
+                        not len(bad),
+                        FINITE,
                     )
-                    require(f"loss ({objective.name})", told, not len(bad), FINITE)
                     n_tried += len(gradients)
 
     def _refuse_changing_loss(
@@ -198,8 +224,12 @@ class Checks:
         predictions = self.passes.alone(inputs)
         changed = self._what_changes(lambda: [objective.of(predictions, targets)], objective.loss)
         if changed:
-            words = "one that keeps no state from batch to batch"
-            require(name, f"one that changed {', '.join(changed)}", False, words)
+            require(
+                name,
+                f"one that changed {', '.join(changed)}",
+                False,
+                "one that keeps no state from batch to batch",
+            )
         require(
             name,
             "another value the second time",

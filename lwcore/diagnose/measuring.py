@@ -155,8 +155,7 @@ def diagnose(
             forecast is printed with `progress` if it is above a minute.
         progress: Show bars.
     """
-    words = f"a whole number, {FEWEST} or above"
-    require("sequences", sequences, sequences >= FEWEST, words)
+    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
     require("seed", seed, int(seed) < 2**63, "below 2^63")
     refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
@@ -242,8 +241,12 @@ def _network(
     """Return the model as one recurrence if it is one, else by the uses of its parameters."""
     if step is not None:
         require("step", type(step).__name__, step in {*model.modules()}, "one of model's")
-        words = "None: name either the step of a recurrence, or parameters"
-        require("parameters", parameters, parameters is None, words)
+        require(
+            "parameters",
+            parameters,
+            parameters is None,
+            "None: name either the step of a recurrence, or parameters",
+        )
         return Loop(model, data, module=step, **how)
     if parameters is None:
         recurrence = _recurrence(model, data, how)
@@ -298,22 +301,25 @@ def _too_large(inputs: Tensor) -> list[str]:
 def _first_loss(network: Adapter, data: Pair) -> int:
     """Return the first step of any sequence at which a prediction has a loss."""
     few = min(8, network.at_once)
-    inputs, targets = (part.split(few) for part in data)
-    for pair in zip(inputs, targets, strict=True):
+    inputs, targets = data
+    for pair in zip(inputs.split(few), targets.split(few), strict=True):
         first = network.read(*pair).first
         if first >= 0:
             return first
-    words = (
-        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
+    require(
+        "loss",
+        network.loss_name,
+        False,
+        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or "
+        "NumPy?",
     )
-    require("loss", network.loss_name, False, words)
     return -1
 
 
 def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
-    chosen = {id(part) for part in network.chosen.values()}
     every = dict(model.named_parameters())
+    chosen = set(map(id, network.chosen.values()))
     left_out = [name for name, part in every.items() if id(part) not in chosen]
     return {
         "route": "uses" if isinstance(network, Uses) else "recurrence",
@@ -416,11 +422,11 @@ class _Work:
 
     def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
         """Yield readings of half of the sequences, and show how many are done."""
-        inputs, targets = (part[half].split(self.network.at_once) for part in self.data)
+        inputs, targets = self.data
         with bar(f"diagnose, {of}", len(half), self.progress) as advance:
-            for pair in zip(inputs, targets, strict=True):
-                yield self.network.read(*pair)
-                advance(len(pair[0]))
+            for places in half.split(self.network.at_once):
+                yield self.network.read(inputs[places], targets[places])
+                advance(len(places))
 
 
 def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
@@ -430,8 +436,10 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     count = statistic.shape[-1]
     rng = np.random.default_rng(seed)
     low, ratio, high = ratio_bands(statistic, projection, rng)
-    gaussian = 1 / np.sqrt(2), 2.0  # stable scale and index of noise with the variance 1
-    needed, least, most = (sequences_needed(r, *gaussian, error=ERROR) for r in (ratio, high, low))
+    scale, index = 1 / np.sqrt(2), 2.0  # the stable law of noise with the variance 1
+    needed = sequences_needed(ratio, scale, index, error=ERROR)
+    least = sequences_needed(high, scale, index, error=ERROR)
+    most = sequences_needed(low, scale, index, error=ERROR)
     false = inference.false_detections(statistic[None], SIGNIFICANCE, rng, SIGN_DRAWS)
     mean = statistic.mean(-1)
     error = inference.deviation(statistic) / np.sqrt(count)
@@ -467,8 +475,8 @@ def ratio_bands(
     sequences there are.
     """
     # of each lag in units of its largest number, as squares of the smallest would vanish
-    sizes = [np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)]
-    size = np.maximum(*sizes)
+    largest = np.abs(statistic).max(-1, keepdims=True)
+    size = np.maximum(largest, np.abs(projection).max(-1, keepdims=True))
     unit = np.where(size > 0, size, 1)
     signal = (statistic / unit).T
     whole = (projection / unit).T

@@ -32,8 +32,12 @@ def refuse_unmade(model: nn.Module) -> None:
         "made: run a lazy model once on a batch, and load the weights of one on the device meta",
     )
     is_trainable = not any(part.is_inference() for part in model.parameters())
-    words = "one that was made outside of torch.inference_mode()"
-    require("model", type(model).__name__, is_trainable, words)
+    require(
+        "model",
+        type(model).__name__,
+        is_trainable,
+        "one that was made outside of torch.inference_mode()",
+    )
 
 
 def refuse_unreadable(model: nn.Module) -> None:
@@ -43,16 +47,25 @@ def refuse_unreadable(model: nn.Module) -> None:
     for part in model.modules():
         kind = type(part)
         # in training mode there are random draws, and statistics that change
-        words = "False: call model.eval() first"
-        require("model.training", part.training, not part.training, words)
+        require(
+            "model.training", part.training, not part.training, "False: call model.eval() first"
+        )
         if isinstance(part, torch.jit.ScriptModule):
             scripted.append(kind.__name__)
         if ".nn.quantized" in kind.__module__:
             quantised.append(kind.__name__)
-    words = "as it was before scripting or tracing: uses of its parameters cannot be seen"
-    require("model", ", ".join(scripted), not scripted, words)
-    words = "as it was before it was quantised: whole numbers carry no gradients"
-    require("model", few(quantised), not quantised, words)
+    require(
+        "model",
+        ", ".join(scripted),
+        not scripted,
+        "as it was before scripting or tracing: uses of its parameters cannot be seen",
+    )
+    require(
+        "model",
+        few(quantised),
+        not quantised,
+        "as it was before it was quantised: whole numbers carry no gradients",
+    )
 
 
 def made_of_parameters(model: nn.Module) -> dict[str, Tensor]:
@@ -79,8 +92,12 @@ class NoOperators(TorchFunctionMode):
         """Run one of PyTorch's functions."""
         if isinstance(function, HigherOrderOperator):
             is_followed = function.name() not in _OPERATOR_NAMES
-            words = f"one without {OPERATORS}: write loops and conditions of Python, to measure"
-            require("model", f"{function.name()}()", is_followed, words)
+            require(
+                "model",
+                f"{function.name()}()",
+                is_followed,
+                f"one without {OPERATORS}: write loops and conditions of Python, to measure",
+            )
         return function(*args, **(kwargs or {}))
 
 

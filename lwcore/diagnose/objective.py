@@ -26,8 +26,7 @@ class Objective:
     def __init__(self, loss: Any, passes: Passes, targets: Tensor) -> None:
         """Find what the loss takes of all that the model gives, and where predictions are in it."""
         if isinstance(loss, type):
-            words = f"a function, not a class: {loss.__name__}()"
-            require("loss", loss.__name__, False, words)
+            require("loss", loss.__name__, False, f"a function, not a class: {loss.__name__}()")
         self.loss = loss
         self.passes = passes
         self.averages = False  # whether that of a batch is the mean of its sequences', not the sum
@@ -39,8 +38,12 @@ class Objective:
         outputs = self.passes.outputs
         if self.loss is None:
             gives = self.passes.gives
-            words = f"given, for the model gives several things. {HOW_TO_NAME}"
-            require("loss", f"None for {gives}", outputs.spec.num_leaves == 1, words)
+            require(
+                "loss",
+                f"None for {gives}",
+                outputs.spec.num_leaves == 1,
+                f"given, for the model gives several things. {HOW_TO_NAME}",
+            )
             self.loss, self.name = usual_loss(outputs.shapes(), targets, self.shapes(targets))
             self._refuse_unshifted(targets)
         else:
@@ -53,8 +56,12 @@ class Objective:
             self.of(predictions, targets[:3])
             self.of(predictions, targets[:3], len(some))
         is_broadcast = any("target size" in str(one.message) for one in said)
-        words = "one that compares numbers of the same shape: reshape the targets"
-        require(f"loss ({self.name})", self.shapes(targets), not is_broadcast, words)
+        require(
+            f"loss ({self.name})",
+            self.shapes(targets),
+            not is_broadcast,
+            "one that compares numbers of the same shape: reshape the targets",
+        )
 
     def of(self, predictions: Float[Tensor, "B K"], targets: Tensor, at_once: int = 1) -> Tensor:
         """Return the losses of batches of so many sequences."""
@@ -73,8 +80,12 @@ class Objective:
             own_targets = in_order(self.passes.axes.targets_back(wanted))
             value = self.loss(self.passes.outputs.restored(some), own_targets)
             is_tensor = isinstance(value, Tensor)
-            words = "one that gives a tensor: a number, or one for each sequence"
-            require(f"loss ({self.name})", type(value).__name__, is_tensor, words)
+            require(
+                f"loss ({self.name})",
+                type(value).__name__,
+                is_tensor,
+                "one that gives a tensor: a number, or one for each sequence",
+            )
             found.append(value.sum())
         return torch.stack(found)
 

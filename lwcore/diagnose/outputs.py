@@ -125,13 +125,15 @@ def shown(given: Any) -> str:
     if isinstance(given, Tensor):
         return f"{tuple(given.shape)}"
     if isinstance(given, Mapping):
-        parts = {str(name): part for name, part in given.items()}
+        names = map(str, given)
+        parts = [*given.values()]
     elif isinstance(given, list | tuple):
-        parts = {f"[{place}]": part for place, part in enumerate(given)}
+        names = map("[{}]".format, range(len(given)))
+        parts = [*given]
     else:
         return f"a {type(given).__name__}"
     words = []
-    for name, part in parts.items():
+    for name, part in zip(names, parts, strict=True):
         is_tensor = isinstance(part, Tensor)
         words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
     return ", ".join(words)

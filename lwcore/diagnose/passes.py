@@ -130,8 +130,12 @@ class Passes:
         """Return each tensor that the model gives for a trial, with its sequences in front."""
         rows = self.alone(inputs)
         is_finite = bool(rows.isfinite().all())
-        told = "NaN or infinite where those of the data are not"
-        require("predictions", told, is_finite, f"finite. {EXCHANGED}")
+        require(
+            "predictions",
+            "NaN or infinite where those of the data are not",
+            is_finite,
+            f"finite. {EXCHANGED}",
+        )
         return self.outputs.parted(rows)
 
     def in_parts(self, inputs: Tensor, targets: Tensor) -> Iterator[Pair]:

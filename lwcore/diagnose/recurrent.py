@@ -185,19 +185,25 @@ class Recurrent(Adapter):
     def _chosen(self) -> dict[str, Tensor]:
         if self.module is None:
             found = recurrent_modules(self.model)
-            words = "one nn.LSTM, GRU, RNN or cell"
-            require("recurrent modules of model", len(found), len(found) == 1, words)
+            require(
+                "recurrent modules of model",
+                len(found),
+                len(found) == 1,
+                "one nn.LSTM, GRU, RNN or cell",
+            )
             (self.module,) = found
         options = vars(self.module)
         has_more = bool(options.get("bidirectional") or options.get("proj_size"))
         is_made_anew = parametrize.is_parametrized(self.module) or not _owns_weights(self.module)
         is_plain = not has_more and not is_made_anew and learned(self.module)
-        words = (
+        require(
+            "recurrent module",
+            self.module,
+            is_plain,
             "of one direction of time, without projections, and all its weights parameters "
             "that are learned (name those that are in `parameters`, to read them by their "
-            "uses)"
+            "uses)",
         )
-        require("recurrent module", self.module, is_plain, words)
         self.time_axis = 1 if getattr(self.module, "batch_first", True) else 0
         self.called = type(self.module).__name__
         return dict(self.module.named_parameters())
@@ -229,8 +235,12 @@ class Recurrent(Adapter):
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
         read, state = calls[0].read, calls[0].state
         is_plain = isinstance(read, Tensor) and read.ndim == 3
-        words = "a tensor of three axes, equally long sequences"
-        require(f"inputs of the {self.called}", type(read).__name__, is_plain, words)
+        require(
+            f"inputs of the {self.called}",
+            type(read).__name__,
+            is_plain,
+            "a tensor of three axes, equally long sequences",
+        )
         inputs = read.detach().cpu().double().movedim(self.time_axis, 1)
         if state is None:
             return inputs, inputs.new_zeros(len(inputs), self.recurrence.state_size)
@@ -268,8 +278,9 @@ class Recurrent(Adapter):
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
             total = self.objective.of(predictions, targets).sum()
-        words = "one of what the recurrent module gives"
-        require("loss", self.loss_name, total.requires_grad, words)
+        require(
+            "loss", self.loss_name, total.requires_grad, "one of what the recurrent module gives"
+        )
         trace = Trace.scan(self.recurrence, *self._taken(calls))
         return _Reading(trace, self._delta(calls, total))
 
@@ -279,11 +290,13 @@ class Recurrent(Adapter):
         """Refuse sequences that are not treated one by one, and what is no such recurrence."""
         super().check(inputs, targets)
         why = "" if self.is_fit else self.unfit(inputs, targets)
-        words = (
+        require(
+            "step",
+            f"{self.called}, {why}",
+            not why,
             "a recurrence of which all else is within a step: name its parameters in "
-            "`parameters`, to read it by their uses"
+            "`parameters`, to read it by their uses",
         )
-        require("step", f"{self.called}, {why}", not why, words)
 
     def unfit(self, inputs: Tensor, targets: Tensor) -> str:
         """Return why the model is not this one recurrence, all else within a step; "" if it is."""

@@ -416,22 +416,32 @@ def _recordable(
         name = name.replace("i", "", 1)
         function = getattr(Tensor, name)
     writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-    words = (
+    require(
+        "model",
+        f"{name}() of a parameter",
+        not writes,
         "one that writes no parameter in place, nor what is made of it: by torch.where or "
         "torch.cat, say. Are steps sent to layers by index? Then name in `parameters` those to "
-        "look at, without these"
+        "look at, without these",
     )
-    require("model", f"{name}() of a parameter", not writes, words)
     if function not in (functional.embedding, functional.embedding_bag):
         return function, args, named
     bound = inspect.signature(function).bind(*args, **named)
     bound.apply_defaults()
     given = bound.arguments
-    words = "None: it writes to the weights in a forward pass. Scale them once, and leave it out"
-    require("max_norm", given["max_norm"], given["max_norm"] is None, words)
+    require(
+        "max_norm",
+        given["max_norm"],
+        given["max_norm"] is None,
+        "None: it writes to the weights in a forward pass. Scale them once, and leave it out",
+    )
     by_count = given["scale_grad_by_freq"]
-    words = "False: it weighs gradients of a sequence by what others hold"
-    require("scale_grad_by_freq", by_count, not by_count, words)
+    require(
+        "scale_grad_by_freq",
+        by_count,
+        not by_count,
+        "False: it weighs gradients of a sequence by what others hold",
+    )
     given["sparse"] = False
     return function, bound.args, bound.kwargs
 
@@ -447,18 +457,24 @@ def _seen_through(function: Any) -> Any:
 def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> tuple[Tensor, ...]:
     """Run a stack of PyTorch's recurrent layers step by step, each by its cell."""
     is_packed = isinstance(second, Tensor) and second.dtype == torch.int64  # sizes of its batches
-    words = (
+    require(
+        f"inputs of {name}()",
+        "packed",
+        not is_packed,
         "sequences that are padded and not packed (padding behind a sequence changes nothing "
-        "before it: leave out pack_padded_sequence)"
+        "before it: leave out pack_padded_sequence)",
     )
-    require(f"inputs of {name}()", "packed", not is_packed, words)
     state, weights = second, third
     _, n_layers, _, _, bidirectional, batch_first = options
     require("bidirectional", bidirectional, not bidirectional, "False, for a causal model")
     per_layer = len(weights) // n_layers
     is_projected = per_layer in (3, 5)  # one weight more than two, and than four with biases
-    words = "0: steps with projections are not read. Leave its parameters out, by `parameters`"
-    require("proj_size", "above 0", not is_projected, words)
+    require(
+        "proj_size",
+        "above 0",
+        not is_projected,
+        "0: steps with projections are not read. Leave its parameters out, by `parameters`",
+    )
     cell = getattr(torch, f"{name}_cell")
     has_two_states = name == "lstm"
     time_axis = int(batch_first)

@@ -105,7 +105,7 @@ class Evidence(NamedTuple):
         for rows in (*self.rows, *self.joins):
             if not rows.go_evenly(length, self.n_behind):
                 behind.update((rows.high + 1).tolist())
-        found = sorted(step for step in behind if 0 < step < length)
+        found = sorted(behind & {*range(1, length)})
         every = -(-len(found) // _LATER)
         return found[:: max(every, 1)]
 
@@ -165,9 +165,8 @@ class Sightings:
 
     def _seen(self, bounds: Bounds, by_pair: Steps) -> Steps:
         """Count the pairs in which a row's last step moved it: these, and those before them."""
-        others = _other_axes(self.low.ndim, bounds.axes)
-        behind_pairs = tuple(axis + 1 for axis in others)
-        of_rows = by_pair.max(axis=behind_pairs).reshape(len(by_pair), -1)
+        of_rows = np.moveaxis(by_pair, 0, -1)  # the axes of a value come first
+        of_rows = of_rows.max(_other_axes(self.low.ndim, bounds.axes)).reshape(-1, len(by_pair)).T
         seen = (of_rows == bounds.low).sum(0)
         before = self.bounds
         if before is not None and before.axes == bounds.axes:
@@ -213,11 +212,17 @@ def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
     axes: list[int] = []
     early = early_entries(low, axes)
     while early.sum() > _STRAY * n_moved or (early & is_steady).any():
-        left = [axis for axis in _other_axes(low.ndim, axes) if low.shape[axis] > 1]
-        if not left:
+        best = None
+        fewest = (0, 0)
+        for axis in _other_axes(low.ndim, axes):
+            n_early = int(early_entries(low, [*axes, axis]).sum())
+            rank = (n_early, -low.shape[axis])  # of two that say the same, the longer one
+            if low.shape[axis] > 1 and (best is None or rank < fewest):
+                best = axis
+                fewest = rank
+        if best is None:
             break
-        counts = {axis: early_entries(low, [*axes, axis]).sum() for axis in left}
-        axes.append(min(left, key=lambda axis: (counts[axis], -low.shape[axis])))
+        axes.append(best)
         early = early_entries(low, axes)
     others = _other_axes(low.ndim, axes)
     # the last step of a row, and as far as that one may reach

@@ -556,9 +556,16 @@ class Uses(Adapter):
 
 def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
     """Differentiate the gradient of what a call gives, which fails where PyTorch has no rule."""
-    moved = [part for part in given if part.requires_grad]
-    pulls = [torch.ones_like(part, requires_grad=True) for part in moved]
+    moved = []
+    pulls = []
+    for part in given:
+        if part.requires_grad:
+            moved.append(part)
+            pulls.append(torch.ones_like(part, requires_grad=True))
     found = torch.autograd.grad(moved, parameters, pulls, create_graph=True, **ZEROS)
-    reached = [in_reals(part).sum() for part in found if part.requires_grad]
-    if reached:
-        torch.autograd.grad(torch.stack(reached).sum(), pulls, allow_unused=True)
+    total: Any = 0
+    for part in found:
+        if part.requires_grad:
+            total = total + in_reals(part).sum()
+    if isinstance(total, Tensor):
+        torch.autograd.grad(total, pulls, allow_unused=True)
