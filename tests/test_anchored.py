@@ -55,6 +55,23 @@ def test_seeds_are_the_units():
     assert tuple(found) == pytest.approx((10 ** means.mean(), 10 ** ends[0], 10 ** ends[1]))
 
 
+def test_what_did_not_learn_bounds_the_growth_by_the_most_that_was_tried():
+    rows = compared(-0.3, unlearned=(0.7,))
+    bound = anchored.learned_or_more(rows)
+    last = bound["gate"] == 0.7
+    anchor = 50 * (1 - 0.05) ** (20 * -0.3)
+    most = np.log10(4096 / anchor)
+    assert bound.loc[last, "growth"].to_numpy() == pytest.approx(np.full(6, most))
+    assert bound.loc[~last, "growth"].equals(rows.loc[~last, "growth"])
+    table = anchored.table_by_task(rows)
+    assert list(table.index) == ["recall"]
+    learned, every = dict.fromkeys(column[0] for column in table.columns)
+    assert table.loc["recall", (every, "learned")] == "0 %"
+    assert table.loc["recall", (every, "data grew at least")] == "60 times"
+    fall = 20 * np.log10(0.95 / 0.5)  # to the gate before
+    assert table.loc["recall", (learned, "data grew")] == f"{10 ** (0.3 * fall):.0f} times"
+
+
 def test_held_weights_are_compared_where_every_search_found_a_number():
     learned = searches(0.0).assign(cell="ConstGate")
     held = learned.assign(mixing=1.0, high=14.0 * learned["high"])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from book.chapters import clock, clock_data, visibility
@@ -60,17 +61,36 @@ def test_recorded_starts_have_the_same_envelopes():
     assert both["envelope"].to_numpy() == pytest.approx(both["envelope_recorded"].to_numpy())
 
 
-def test_the_table_of_ends_has_medians_and_what_was_not_reached():
+def test_a_row_is_drawn_at_its_medians_and_what_lies_off_the_grid_by_signs_of_its_own():
     rows = [
-        {"cell": cell, "optimizer": rule, "gate": gate, "seed": seed, "high": high, "steps": 50.0}
-        for cell, rule in clock.CLOCK_ROWS
-        for gate, highs in ((0.05, (16, 32, 64)), (0.7, (1024, np.nan, np.nan)))
+        {"gate": gate, "seed": seed, "high": high, "steps": high, "log_envelope": log_envelope}
+        for gate, log_envelope, highs in (
+            (0.05, np.log(10), (16, 16, 32)),
+            (0.2, 0.0, (64, 32, 128)),
+            (0.7, np.log(0.1), (1024, np.nan, np.nan)),
+        )
         for seed, high in zip((11, 12, 13), highs, strict=True)
     ]
-    table = clock_data.ends_table(pd.DataFrame(rows))
-    assert table.loc["MinGRU, sgd", "n*, mildest"] == "32 (range 16 to 64)"
-    assert table.loc["MinGRU, sgd", "n*, strongest"] == "not reached (range 1,024 to not reached)"
-    assert table.loc["ConstGate, adamw", "T, strongest"] == "50 in every seed"
+    found = pd.DataFrame(rows)
+    axes = Figure().subplots()
+    clock_data.draw_row(axes, found, "high", "C0", "a row")
+    line, inside, fewest, beyond = axes.lines
+    assert line.get_xdata() == pytest.approx([1, 10, 100])
+    assert line.get_ydata().tolist() == [16, 64, 2 * clock.COUNTS[-1]]
+    assert inside.get_ydata().tolist() == [64]
+    assert fewest.get_ydata().tolist() == [16]
+    assert (beyond.get_marker(), beyond.get_xdata()[0]) == ("^", pytest.approx(100))
+    ranges = [tuple(segment[:, 1]) for segment in axes.collections[0].get_segments()]
+    assert ranges == [(16, 32), (32, 128), (1024, 2 * clock.COUNTS[-1])]
+    axes = Figure().subplots()
+    clock_data.draw_row(axes, found, "steps", "C0", "a row")
+    assert axes.lines[3].get_ydata().tolist() == [clock.CAP]
+    assert axes.lines[2].get_ydata().size == 0  # 16 steps are no end of a grid
+
+
+def test_a_fall_is_told_as_the_factor_of_its_power():
+    said = clock_data.thousandfold_fall(Interval(-1 / 3, -2 / 3, 0.0))
+    assert said == "10 times [1, 100]"
 
 
 def test_the_table_of_endless_data_counts_what_was_learned_and_says_where_nothing_was():
@@ -79,7 +99,8 @@ def test_the_table_of_endless_data_counts_what_was_learned_and_says_where_nothin
         for arm, steps in (("learned", 100), ("fixed", 1000), ("wide", 500)):
             for seed in (11, 12, 13):
                 smallest = start.mixing == 0.5 and start.gate == 0.34
-                stuck = smallest and (arm == "fixed" or (arm == "wide" and seed == 13))
+                next_to_it = start.mixing == 0.75 and start.gate == 0.34 and seed == 13
+                stuck = arm == "fixed" and (smallest or next_to_it)
                 taken = clock.CAP if stuck else steps * (seed - 10)
                 named = {"mixing": start.mixing, "gate": start.gate, "arm": arm, "seed": seed}
                 rows.append(named | {"steps": taken, "end": "cap" if stuck else "half"})
@@ -91,10 +112,9 @@ def test_the_table_of_endless_data_counts_what_was_learned_and_says_where_nothin
     assert "ρ = 0.5, s = 0.2" in table.index
     mildest, last = table.iloc[0], table.loc["ρ = 0.5, s = 0.34"]
     assert mildest["steps, learned"] == "200 (range 100–300)"
-    assert mildest["seeds"] == "3, 3, 3"
+    assert mildest["steps, held"] == "2,000 (range 1,000–3,000)"
     assert last["steps, held"] == "> 60,000"
-    assert last["steps, wide"] == "1,000 (range 500 to not reached)"
-    assert last["seeds"] == "3, 0, 2"
+    assert table.loc["ρ = 0.75, s = 0.34", "steps, held"] == "2,000 (range 1,000 to not reached)"
 
 
 def test_steps_are_ranked_by_what_was_measured_before_training():
@@ -129,14 +149,14 @@ def mobility_found(
 
 def test_the_table_of_arms_shows_where_data_are_fewer_than_any_number_tried():
     found = mobility_found(lambda arm, log: np.log(100) - log if arm == "fixed" else np.log(4))
-    exponents = dict.fromkeys(clock.ARMS, Interval(-1.0, -1.2, -0.8))
+    exponents = dict.fromkeys(clock.ARMS, Interval(-1.0, -4 / 3, -2 / 3))
     table = clock_data.arms_table(found, exponents)
     assert list(table.index) == ["learned", "held", "held, wide"]
     assert table.loc["learned", "n* ≤ 16"] == "100 %"
     assert table.loc["held", "n* ≤ 16"] == "22 %"
     assert table.loc["held", "n*, largest envelope"] == "10 (range 5 to 20)"
     assert table.loc["held", "n*, smallest envelope"] == "1,000 (range 500 to 2,000)"
-    assert table.loc["held", "exponent of n*"] == "−1.0 [−1.2, −0.80]"
+    assert table.loc["held", "data, thousandfold"] == "1,000 times [100, 10⁴]"
 
 
 def test_data_are_ranked_by_what_was_measured_before_training():

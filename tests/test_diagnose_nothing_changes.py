@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from lwcore.diagnose import diagnose
-from lwcore.diagnose.kept import _is_own
+from lwcore.diagnose.ownership import is_own
 from lwcore.signatures import ArgumentError
 from tests.networks import draw
 
@@ -260,7 +260,7 @@ def test_what_is_installed_in_any_folder_is_no_readers_own(tmp_path, monkeypatch
     (tmp_path / "target" / "of_targ-1.0.dist-info").mkdir()
     for name in ("of_targ", "of_dist", "of_own"):
         importlib.import_module(name)
-    assert [_is_own(name) for name in ("of_targ", "of_dist", "of_own")] == [False, False, True]
+    assert [is_own(name) for name in ("of_targ", "of_dist", "of_own")] == [False, False, True]
 
 
 class Slotted:

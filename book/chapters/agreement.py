@@ -9,7 +9,7 @@ Scores are (predictor, …), the share learned has the other dimensions, and dim
 (`over_rows`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import atanh, prod, sqrt, tanh
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy import stats
 from lwcore.stats import Interval
 
 Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 def rank_correlation(
@@ -63,24 +64,39 @@ def over_rows(
     Ranks are shares of a stratum's rows, so that each row counts alike. NaN for a score that is
     constant in every stratum.
 
-    Intervals are the jackknife's over the seeds that the rows name: each seed is left out once, and
-    Student's quantile counts seeds. A bootstrap is no choice here. It draws a seed twice into one
-    stratum, rows of one seed agree better than rows of different seeds, and so its intervals lie
-    too high.
+    Intervals are the jackknife's over the seeds that the rows name. A bootstrap is no choice here.
+    It draws a seed twice into one stratum, rows of one seed agree better than rows of different
+    seeds, and so its intervals lie too high. Where each unit has one row a stratum, as
+    architectures have, a bootstrap over these units is one: see the test of its coverage.
 
     Args:
         scores: Names of columns, one coefficient each.
         outcome: Name of the column that they are compared with.
         within: Columns of which each combination is a stratum.
     """
-    value = _agreement(rows, scores, outcome, within)
-    without_one = []
-    for seed in rows["seed"].unique():
-        others = rows[rows["seed"] != seed]
-        without_one.append(_agreement(others, scores, outcome, within))
-    n_seeds = len(without_one)
-    variance = (n_seeds - 1) * np.var(without_one, axis=0)
-    half_width = stats.t.ppf(0.975, n_seeds - 1) * np.sqrt(variance)
+    seeds = rows["seed"].unique()
+
+    def of_seeds(kept: Places) -> Array:
+        chosen = rows[rows["seed"].isin(seeds[kept])]
+        return _agreement(chosen, scores, outcome, within)
+
+    return jackknife(of_seeds, len(seeds))
+
+
+def jackknife(statistic: Callable[[Places], Array], n_units: int) -> Interval:
+    """Return a statistic of units, with 95 % intervals from leaving each of them out once.
+
+    Student's quantile counts the units.
+
+    Args:
+        statistic: Takes the numbers of the units that count, from 0 on.
+        n_units: How many there are.
+    """
+    every = np.arange(n_units)
+    value = statistic(every)
+    without_one = [statistic(np.delete(every, unit)) for unit in every]
+    variance = (n_units - 1) * np.var(without_one, axis=0)
+    half_width = stats.t.ppf(0.975, n_units - 1) * np.sqrt(variance)
     return Interval(value, value - half_width, value + half_width)
 
 

@@ -5,13 +5,21 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from book.chapters import clock, clock_rules, tangent_kernel, visibility
-from lwcore.printing import printed
+from lwcore.printing import Numbers, consequence, printed
 from lwcore.stats import Interval
 
 ARM_TITLES = {"learned": "learned", "fixed": "held", "wide": "held, wide"}
+COLOURS = {  # of the rows of the clock, told apart in both themes
+    ("MinGRU", "adamw"): "#0072B2",
+    ("MinGRU", "sgd"): "#D55E00",
+    ("ConstGate", "adamw"): "#009E73",
+}
+FALL = 1e-3  # of the envelope, at which a growth is told
 KERNEL = "kernel"  # a part with a module of its own, which writes a seed's file when it is whole
 
 
@@ -57,23 +65,43 @@ def progress(part: str, table: pd.DataFrame) -> str:
     return f"{count} of {len(seeds_of(part))} seeds complete"
 
 
-def ends_table(found: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate n* and the steps of each row at the mildest and at the strongest gate.
+def thousandfold_fall(exponent: Interval) -> str:
+    """Say by which factor a response grows as the envelope falls a thousandfold."""
+    value, low, high = map(float, exponent)
+    return printed(*consequence(Numbers(value, low, high), FALL), unit="factor")
+
+
+def draw_row(axes: Axes, found: pd.DataFrame, column: str, color: str, label: str) -> None:
+    """Draw n* or the steps of a row of the clock against the cut of its envelope.
+
+    A point is a gate: the median over seeds, of two in the middle the larger, in a bar that is the
+    range. It is open where n* is no more than the fewest sequences tried. Where it lies beyond the
+    grid, or is not known, a triangle stands at the upper edge.
 
     Args:
-        found: Trainings of the clock, a row for each condition and seed, as
-            `book.chapters.clock_rules.responses` gives them.
+        axes: Where to draw, with logarithmic scales.
+        found: A row of cell and optimiser, with the envelope of its starts.
+        column: ``"high"`` for n*, ``"steps"`` for the steps.
+        color: Colour of the row.
+        label: Name of the row in the legend.
     """
-    gates = {"mildest": found["gate"].min(), "strongest": found["gate"].max()}
-    rows = {}
-    for cell, optimizer in clock.CLOCK_ROWS:
-        own = found[(found["cell"] == cell) & (found["optimizer"] == optimizer)]
-        words = {}
-        for column, title in (("high", "n*"), ("steps", "T")):
-            for name, gate in gates.items():
-                words[f"{title}, {name}"] = _spread(own.loc[own["gate"] == gate, column])
-        rows[f"{cell}, {optimizer}"] = words
-    return pd.DataFrame(rows).T
+    edge = 2.0 * clock.COUNTS[-1] if column == "high" else float(clock.CAP)
+    by_gate = found.groupby("gate")
+    log_envelope = by_gate["log_envelope"].median()
+    cut = np.exp(log_envelope.max() - log_envelope)
+    seeds = by_gate[column].apply(lambda values: sorted(values.fillna(edge)))
+    middle = seeds.map(lambda values: values[len(values) // 2])
+    beyond = middle == edge
+    fewest = (middle == clock.COUNTS[0]) & (column == "high")
+    axes.plot(cut, middle, color=color, label=label)
+    axes.vlines(cut, seeds.map(min), seeds.map(max), lw=1, color=color)
+    for chosen, marker, face in (
+        (~beyond & ~fewest, "o", color),
+        (fewest, "o", "white"),
+        (beyond, "^", "white"),
+    ):
+        points = cut[chosen], middle[chosen]
+        axes.plot(*points, marker, ms=6, mfc=face, color=color)
 
 
 def endless_table(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
@@ -99,10 +127,8 @@ def endless_table(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
             "envelope": printed(before["envelope"].median()),
             "N(ℓ)": printed(before["needed"].median()),
         }
-        for arm, title in (("learned", "learned"), ("fixed", "held"), ("wide", "wide")):
-            words[f"steps, {title}"] = _steps_to_half(by_arm[arm])
-        n_learned = [(by_arm[arm]["end"] == "half").sum() for arm in clock.ARMS]
-        words["seeds"] = ", ".join(map(str, n_learned))
+        for arm in ("learned", "fixed"):
+            words[f"steps, {ARM_TITLES[arm]}"] = _steps_to_half(by_arm[arm])
         rows[f"ρ = {mixing}, s = {gate}"] = words
     return pd.DataFrame(rows).T
 
@@ -116,8 +142,9 @@ def arms_table(found: pd.DataFrame, exponents: Mapping[str, Interval]) -> pd.Dat
         exponents: The exponent of n* in the envelope, by arm.
 
     Returns:
-        A row for each arm: its exponent, the share of networks whose n* is at most the smallest
-        number tried, and median and range of n* where the envelope is largest and smallest.
+        A row for each arm: the growth of n* as the envelope falls a thousandfold, the share of
+        networks whose n* is at most the smallest number tried, and median and range of n* where the
+        envelope is largest and smallest.
     """
     by_start = found.groupby(["mixing", "gate"])["log_envelope"].mean()
     ends = {"largest": by_start.idxmax(), "smallest": by_start.idxmin()}
@@ -125,7 +152,7 @@ def arms_table(found: pd.DataFrame, exponents: Mapping[str, Interval]) -> pd.Dat
     for arm, title in ARM_TITLES.items():
         own = found[found["arm"] == arm]
         words = {
-            "exponent of n*": printed(*map(float, exponents[arm]), unit="exponent"),
+            "data, thousandfold": thousandfold_fall(exponents[arm]),
             f"n* ≤ {clock.COUNTS[0]}": printed((own["low"] == 0).mean(), unit="share"),
         }
         for name, (mixing, gate) in ends.items():

@@ -9,21 +9,21 @@ from book.chapters import anchored
 
 # where the name of a task stands, in decades
 _PLACES = {
-    "recall": (8.7, 1.9),
-    "adding": (5.6, 1.2),
-    "regression": (6.2, -0.8),
-    "digits": (9.6, -0.5),
+    "recall": (7.4, 1.5),
+    "adding": (9.2, 0.9),
+    "regression": (4.8, -0.5),
+    "digits": (7.9, -0.1),
 }
 
 
 def draw_growth(axes: Axes, compared: pd.DataFrame) -> None:
-    """Draw the growth of the data against the cut of the gates' envelope, with its tasks named.
+    """Draw the growth of the data against the cut of the exact envelope, with its tasks named.
 
     Args:
         axes: Where to draw.
         compared: Networks beside their anchors, as `anchored.cuts` gives them.
     """
-    anchored.draw_growth(axes, compared, "cut")
+    anchored.draw_growth(axes, compared, "cut_exact")
     axes.set(xlabel="initial envelope smaller by a factor of", ylabel="data needed to learn half")
     axes.text(0.2, 3.25, "Eq. (34), if noise\nstays constant", fontsize=9)
     axes.text(4.4, 2.75, "△ most seeds did not learn", fontsize=9)

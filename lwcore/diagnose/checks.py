@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.objective import Objective
-from lwcore.diagnose.outputs import shown
+from lwcore.diagnose.outputs import require_finite, shown
 from lwcore.diagnose.passes import FINITE, HOW_TO_NAME, Passes, held_at_once
 from lwcore.diagnose.tensors import few, followed, in_reals, tensors_in
 from lwcore.diagnose.trials import moved_apart
@@ -44,8 +44,7 @@ class Checks:
             bool(tensors),
             f"tensors, of which the loss is made. {HOW_TO_NAME}",
         )
-        is_finite = all(bool(part.isfinite().all()) for part in tensors)
-        require("predictions", "NaN or infinite somewhere", is_finite, "finite")
+        require_finite(passes.model, tensors)
         is_real = any(part.is_floating_point() or part.is_complex() for part in tensors)
         require(
             "predictions",
@@ -89,8 +88,7 @@ class Checks:
     def _refuse_mixed(self, inputs: Tensor, count: int) -> None:
         """Refuse sequences that are predicted otherwise if so many are run at a time."""
         together = self.passes.alone(inputs)
-        is_finite = bool(together.isfinite().all())
-        require("predictions", "NaN or infinite somewhere", is_finite, "finite")
+        require_finite(self.passes.model, [together], inputs, self.passes.trials.inputs)
         alone = torch.cat([self.passes.alone(part) for part in inputs.split(count)])
         largest = float(together.abs().max().clamp(min=1e-30))
         apart = float((alone - together).abs().max()) / largest
@@ -100,7 +98,7 @@ class Checks:
         words += (
             "Else sequences are mixed: are axes swapped (batch_first=True of the layers, or "
             "batch_first=False here, for inputs (T, B, …)), or is there a softmax, a scale or a "
-            "normalisation over the batch?"
+            "normalisation over the batch, or noise that a seed in the model fixes?"
         )
         require(
             "model",

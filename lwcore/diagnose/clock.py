@@ -23,8 +23,8 @@ class Clock(NamedTuple):
         """Refuse to go on where trials and checks alone have taken as long as all may take."""
         self.refuse(
             self.minutes_in(0.0),
-            "above what trials and checks take before any lag is measured "
-            "(shorter sequences, a smaller model, or another limit)",
+            "above what trials take before there is a forecast (fewer `sequences`, shorter ones, "
+            "or another limit)",
         )
 
     def refuse(self, minutes: float, requirement: str) -> None:

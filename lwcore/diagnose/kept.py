@@ -1,8 +1,11 @@
 """What a reader's model, loss and data held, so that it can be put back.
 
-All that is reached from them is kept: tensors, arrays, containers, attributes of modules and of
-objects that the reader has written, generators of random numbers, and what their hooks and
-functions write to. Of data only attributes, containers and generators: they may be large.
+All that is reached from them is kept: tensors, arrays, containers, attributes of modules, of
+objects that the reader has written and of those of Python's library, generators of random numbers,
+and what their hooks and functions write to. Of data, which may be large, no long arrays.
+
+Not kept is what objects of installed libraries hold, beside PyTorch's modules, optimizers and
+loaders; nor files that are written, logs, caches of functions, threads and processes.
 """
 
 from __future__ import annotations
@@ -11,279 +14,213 @@ import ast
 import dis
 import functools
 import itertools
-import sys
-import sysconfig
 import types
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+import weakref
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as nn_module
 from torch.utils import data as torch_data
 
-from lwcore.diagnose.tensors import dense
+from lwcore.diagnose.ownership import is_of_library, is_own
+from lwcore.diagnose.records import (
+    CONTAINERS,
+    NOTHING,
+    KeptBytes,
+    KeptClass,
+    KeptEntries,
+    KeptNumbers,
+    KeptSlot,
+    KeptState,
+    KeptVariables,
+    Record,
+    attributes_of_class,
+    container_of,
+    dotted,
+    entries_of,
+    state_of,
+)
 from lwcore.signatures import require
 
-_LOADERS = (torch_data.DataLoader, torch_data.Dataset, torch_data.Sampler)
+_OF_TORCH = (
+    nn.Module,
+    torch.optim.Optimizer,
+    torch_data.DataLoader,
+    torch_data.Dataset,
+    torch_data.Sampler,
+)
+_CACHED = type(functools.cache(len))
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))  # which never change
 _METHODS = types.MethodType | types.BuiltinMethodType  # as `list.append` of some list
 _OF_ITERATORS = ("builtins", "itertools")  # modules of generators, cycles, counters and the like
 _MANY = 4096  # entries of a container, above which these are not looked at one by one
-_CONTAINERS = (OrderedDict, dict, list, set, deque)
-_INSIDE = ("_parameters", "_buffers", "_modules")  # which PyTorch leaves out of names
-
-
-class _KeptNumbers(NamedTuple):
-    """A tensor or array, and a copy of what it held."""
-
-    name: str
-    held: Any
-    was: Any
-
-    def changes(self) -> list[str]:
-        """Return its name if it holds something else now; NaN is NaN."""
-        now, was = self.held, self.was
-        if now.shape != was.shape:
-            return [self.name]
-        if isinstance(now, Tensor):
-            now, was = dense(now.detach()), dense(was)
-        same = (now == was) | ((now != now) & (was != was))
-        return [] if bool(same.all()) else [self.name]
-
-    def restore(self) -> None:
-        """Put the numbers back."""
-        if not self.changes():
-            return
-        if isinstance(self.held, Tensor) and self.held.shape != self.was.shape:
-            self.held.data = self.was
-        elif isinstance(self.held, Tensor):
-            self.held.data.copy_(self.was)
-        else:
-            self.held[...] = self.was
-
-
-class _KeptEntries(NamedTuple):
-    """A dictionary, list or set, or the attributes of an object, and what it held.
-
-    A reader's own kind of container may make something at each look, or refuse to be written to.
-    So entries are read and put back by the methods of Python's container behind it.
-    """
-
-    name: str
-    held: Any
-    was: Any  # a plain dictionary or list
-
-    def changes(self) -> list[str]:
-        """Return the names of entries that are others now."""
-        now = _entries(self.held)
-        was = self.was
-        if isinstance(was, dict):
-            missing = object()
-            changed = []
-            for key in {**was, **now}:
-                if not _is_same(now.get(key, missing), was.get(key, missing)):
-                    changed.append(_dotted(self.name, key))
-            return changed
-        same = len(now) == len(was)
-        if same and not isinstance(self.held, set):
-            same = all(one is other for one, other in zip(now, was, strict=True))
-        return [] if same else [self.name]
-
-    def restore(self) -> None:
-        """Put the entries back."""
-        held = self.held
-        was = self.was
-        kind: Any = _container(held)
-        if kind is list:
-            list.__setitem__(held, slice(None), was)
-        elif kind is deque:
-            deque.clear(held)
-            deque.extend(held, was)
-        elif kind is set:
-            set.intersection_update(held, was)
-            set.update(held, was)
-        else:
-            if [*_entries(held)] != [*was]:  # else never empty, for who looks from another thread
-                kind.clear(held)
-            for key, value in was.items():
-                kind.__setitem__(held, key, value)
-
-
-def _container(value: Any) -> type:
-    """Return Python's own kind of container that a container is."""
-    return next(kind for kind in _CONTAINERS if isinstance(value, kind))
-
-
-def _entries(value: Any) -> Any:
-    """Return the entries of a container as a plain dictionary or list, in their order."""
-    kind: Any = _container(value)
-    if issubclass(kind, dict):
-        return {key: dict.get(value, key) for key in kind.__iter__(value)}
-    return [*kind.__iter__(value)]
-
-
-class _KeptValue(NamedTuple):
-    """What is read and written by a function: a variable, or the state of a generator."""
-
-    name: str
-    read: Callable[[], Any]
-    write: Callable[[Any], Any]
-    was: Any
-
-    def changes(self) -> list[str]:
-        """Return its name if it is another one now."""
-        return [] if _is_same(self.read(), self.was) else [self.name]
-
-    def restore(self) -> None:
-        """Write what it was."""
-        if self.read() is not self.was:
-            self.write(self.was)
-
-
-def _is_same(now: Any, was: Any) -> bool:
-    """Say whether a value is the one that it was: a counter, whether it is at the same number."""
-    if type(now) is itertools.count and type(was) is itertools.count:
-        return repr(now) == repr(was)
-    return now is was
 
 
 class Kept:
     """What some objects of a reader's held, and all that is reached from them."""
 
     def __init__(self, *roots: Any, copies: bool = True) -> None:
-        """Keep it; with `copies` also the numbers in tensors and arrays."""
+        """Keep it; with `copies` also the numbers in long tensors and arrays."""
         self.copies = copies
-        self.kept: list[_KeptNumbers | _KeptEntries | _KeptValue] = []
-        self.generators: list[_KeptValue] = []
+        self.kept: list[Record] = []
+        self.states: list[KeptState] = []
         self.counters: dict[int, Any] = {}  # copies, by the id of what they stand for
         self.iterators: list[str] = []  # of Python's own, which cannot be put back
         seen: dict[int, Any] = {}  # alive, so that no other has its id
         waiting = [("", root) for root in roots]
         while waiting:
             name, value = waiting.pop()
-            if id(value) not in seen:
-                seen[id(value)] = value
-                waiting += self._keep(name, value)
+            if type(value) in _PLAIN or id(value) in seen:
+                continue
+            seen[id(value)] = value
+            waiting += self._keep(name, value)
 
     def changed(self) -> list[str]:
         """Return the names of what is no longer what it was."""
-        return [name for one in self.kept for name in one.changes()]
+        return [name for record in self.kept for name in record.changes()]
 
     def restore(self) -> None:
         """Put back what has changed."""
         with torch.no_grad():
-            for one in [*self.kept, *self.generators]:
-                one.restore()
+            for record in [*self.kept, *self.states]:
+                record.restore()
 
     def _keep(self, name: str, value: Any) -> list[tuple[str, Any]]:
         """Keep what one object holds, and return what is reached from it."""
         if isinstance(value, Tensor):
-            if self.copies:
-                self.kept.append(_KeptNumbers(name, value, value.detach().clone()))
-            if not value.is_leaf:
-                return [(name, value._backward_hooks)]
-            read = functools.partial(getattr, value, "grad")
-            write = functools.partial(setattr, value, "grad")
-            self.kept.append(_KeptValue(f"{name}.grad", read, write, value.grad))
-            return [(name, value._backward_hooks), (f"{name}.grad", value.grad)]
-        if isinstance(value, np.ndarray):
-            is_fixed = value.dtype.hasobject or not value.flags.writeable
-            if self.copies and not is_fixed and not isinstance(value, np.memmap):
-                self.kept.append(_KeptNumbers(name, value, value.copy()))
-            return []
-        if isinstance(value, _CONTAINERS):
-            return self._keep_entries(name, value)
-        if isinstance(value, tuple | functools.partial | _METHODS):
-            return [(name, part) for part in _parts(value)]
+            return self._keep_tensor(name, value)
+        if isinstance(value, types.ModuleType):
+            return []  # its variables are kept where a function names them
         if isinstance(value, types.FunctionType):
-            return self._keep_variables(name, value)
+            return self._keep_function(name, value)
         if isinstance(value, type):
             return self._keep_class(name, value)
+        if isinstance(value, _CACHED):
+            self._keep_entries(name, vars(value))
+            return []  # what was noted as its cache was filled is not noted again: both stay
+        if isinstance(value, np.ndarray):
+            is_fixed = not value.flags.writeable or isinstance(value, np.memmap)
+            if not is_fixed and self._copies(value.size):
+                self.kept.append(KeptNumbers(name, value, value.copy()))
+        elif isinstance(value, array | bytearray) and self._copies(len(value)):
+            self.kept.append(KeptBytes(name, value, value[:]))
+        reached = [(name, part) for part in _parts(value)]
+        if isinstance(value, CONTAINERS):
+            reached += self._keep_entries(name, value)
         is_iterator = isinstance(value, Iterator) and type(value).__module__ in _OF_ITERATORS
         if is_iterator and id(value) not in self.counters:
             self.iterators.append(f"{name} ({type(value).__name__})")
-        state = _random_state(name, value)
+        state = state_of(value)
         if state is not None:
-            self.generators.append(state)
-        elif isinstance(value, (nn.Module, *_LOADERS)) or _is_own(type(value).__module__):
-            own = vars(value) if hasattr(value, "__dict__") else {}
-            reached = [*self._keep_entries(name, own), (name, type(value))]
-            return [*reached, *self._keep_slots(name, value)]
-        return []
+            self.states.append(state)
+        if isinstance(value, _OF_TORCH) or _has_open_attributes(type(value)):
+            reached += self._keep_attributes(name, value)
+        return reached
+
+    def _copies(self, size: int) -> bool:
+        """Say whether so many numbers are copied."""
+        return self.copies or size <= _MANY
+
+    def _keep_tensor(self, name: str, value: Tensor) -> list[tuple[str, Any]]:
+        """Keep the numbers of a tensor, its gradient, hooks and attributes."""
+        is_plain = value.layout is torch.strided and not value.is_meta
+        if self.copies or (is_plain and value.numel() <= _MANY):
+            self.kept.append(KeptNumbers(name, value, value.detach().clone()))
+        reached = [(name, value._backward_hooks)]
+        if value.is_leaf:
+            gradient = KeptSlot.of(f"{name}.grad", value, Tensor.grad)
+            self.kept.append(gradient)
+            reached.append((f"{name}.grad", gradient.was))
+            reached += self._keep_entries(name, vars(value))
+        return reached
 
     def _keep_entries(self, name: str, value: Any) -> list[tuple[str, Any]]:
         """Keep the entries of a container."""
-        was = _entries(value)
-        self.kept.append(_KeptEntries(name, value, was))
+        was = entries_of(value)
+        self.kept.append(KeptEntries(name, value, was))
         if len(was) > _MANY:
             return []
         if isinstance(was, dict):
-            kind: Any = _container(value)
+            kind: Any = container_of(value)
             for key, part in was.items():
                 if type(part) is itertools.count:
                     kind.__setitem__(value, key, self._stand_in(part))
-            return [(_dotted(name, key), part) for key, part in was.items()]
+            return [(dotted(name, key), part) for key, part in was.items()]
         return [(name, part) for part in was]
 
-    def _keep_slots(self, name: str, value: Any) -> list[tuple[str, Any]]:
-        """Keep the attributes of an object that has them in slots."""
-        reached = []
-        for kind in type(value).__mro__:
-            for slot in vars(kind).values():
-                if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__):
-                    read = functools.partial(getattr, value, slot.__name__, None)
-                    write = functools.partial(object.__setattr__, value, slot.__name__)
-                    part = read()
-                    self.kept.append(_KeptValue(_dotted(name, slot.__name__), read, write, part))
-                    reached.append((_dotted(name, slot.__name__), part))
+    def _keep_attributes(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Keep the attributes of an object, those that it has in slots, and those of its class."""
+        kind = type(value)
+        reached: list[tuple[str, Any]] = [(name, kind)]
+        own = getattr(value, "__dict__", None)
+        if isinstance(own, dict):
+            reached += self._keep_entries(name, own)
+        for base in kind.__mro__:
+            for key, slot in vars(base).items():
+                if isinstance(slot, types.MemberDescriptorType) and "__slots__" in vars(base):
+                    record = KeptSlot.of(dotted(name, key), value, slot)
+                    self.kept.append(record)
+                    reached.append((record.name, record.was))
         return reached
 
-    def _keep_variables(self, name: str, function: Any) -> list[tuple[str, Any]]:
+    def _keep_function(self, name: str, function: Any) -> list[tuple[str, Any]]:
         """Keep variables of a function that are not local; of readers' own, global ones, too."""
         reached = [(name, function.__defaults__), (name, function.__kwdefaults__)]
         for cell in function.__closure__ or ():
-            try:
-                value = cell.cell_contents
-            except ValueError:  # not yet assigned
+            record = KeptSlot.of(name, cell, types.CellType.cell_contents)
+            self.kept.append(record)
+            reached.append((name, record.was))
+            if type(record.was) is itertools.count:
+                cell.cell_contents = self._stand_in(record.was)
+        if is_own(function.__module__):
+            reached += self._keep_entries(name, vars(function))
+            reached += self._keep_variables(function)
+        return reached
+
+    def _keep_variables(self, function: Any) -> list[tuple[str, Any]]:
+        """Keep global variables that a function uses, and those of other modules of the reader's.
+
+        Of these, as of ``settings.calls``, which it reaches by names behind a dot.
+        """
+        names, attributes = _names_in(function.__code__)
+        reached = []
+        seen = set()
+        waiting = [("", function.__globals__, names)]
+        while waiting:
+            name, variables, keys = waiting.pop()
+            if id(variables) in seen:
                 continue
-            write = functools.partial(setattr, cell, "cell_contents")
-            read = functools.partial(getattr, cell, "cell_contents")
-            self._keep_variable(name, read, write, value)
-            reached.append((name, value))
-        if not _is_own(function.__module__):
-            return reached
-        variables = function.__globals__
-        for key in _globals_in(function.__code__):
-            if key in variables:
-                read = functools.partial(variables.get, key)
-                write = functools.partial(variables.__setitem__, key)
-                self._keep_variable(key, read, write, variables[key])
-                reached.append((key, variables[key]))
+            seen.add(id(variables))
+            was = {key: variables.get(key, NOTHING) for key in keys}
+            self.kept.append(KeptVariables(name, variables, was))
+            for key, value in was.items():
+                if isinstance(value, types.ModuleType):
+                    if is_own(value.__name__):
+                        waiting.append((dotted(name, key), vars(value), attributes))
+                elif value is not NOTHING:
+                    reached.append((dotted(name, key), value))
+                    if type(value) is itertools.count:
+                        variables[key] = self._stand_in(value)
         return reached
 
     def _keep_class(self, name: str, value: type) -> list[tuple[str, Any]]:
         """Keep the attributes of a class that a reader has written."""
-        if not _is_own(value.__module__):
+        if not is_own(value.__module__):
             return []
-        reached: list[tuple[str, Any]] = [(name, base) for base in value.__bases__]
-        for key, part in vars(value).items():
-            if not key.startswith("__") or isinstance(part, types.FunctionType):
-                read = functools.partial(vars(value).get, key)
-                write = functools.partial(setattr, value, key)
-                self._keep_variable(_dotted(name, key), read, write, part)
-                reached.append((_dotted(name, key), part))
+        was = attributes_of_class(value)
+        self.kept.append(KeptClass(name, value, was))
+        reached: list[tuple[str, Any]] = [(name, base) for base in (type(value), *value.__bases__)]
+        for key, part in was.items():
+            reached.append((dotted(name, key), part))
+            if type(part) is itertools.count:
+                type.__setattr__(value, key, self._stand_in(part))
         return reached
-
-    def _keep_variable(
-        self, name: str, read: Callable[[], Any], write: Callable[[Any], Any], value: Any
-    ) -> None:
-        """Keep what a variable is."""
-        self.kept.append(_KeptValue(name, read, write, value))
-        if type(value) is itertools.count:
-            write(self._stand_in(value))
 
     def _stand_in(self, counter: Any) -> Any:
         """Return a copy that stands for a counter of `itertools`, which cannot be set back."""
@@ -303,71 +240,66 @@ def _counter_like(counter: Any) -> Any:
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return what a tuple, a partial function or a method is made of."""
+    """Return what an object that cannot be written to is made of."""
+    if isinstance(value, tuple | frozenset):
+        return [*value]
+    if isinstance(value, types.MappingProxyType):
+        return [*value.values()]
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
     if isinstance(value, _METHODS):
         return [value.__self__, getattr(value, "__func__", None)]
-    return [*value]
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    if isinstance(value, weakref.ref):
+        return [value()]
+    if isinstance(value, memoryview):
+        return [value.obj]
+    if isinstance(value, defaultdict):
+        return [value.default_factory]
+    if isinstance(value, np.ndarray) and value.dtype == object and value.size <= _MANY:
+        return [*value.flat]
+    return []
 
 
-def _random_state(name: str, value: Any) -> _KeptValue | None:
-    """Return the state of a generator of random numbers, Python's, NumPy's or PyTorch's."""
-    if isinstance(value, np.random.Generator):
-        bits = value.bit_generator
-        write = functools.partial(setattr, bits, "state")
-        return _KeptValue(name, lambda: None, write, bits.state)
-    if isinstance(value, torch.Generator | np.random.RandomState):
-        return _KeptValue(name, lambda: None, value.set_state, value.get_state())
-    if type(value).__module__ == "random" and hasattr(value, "setstate"):
-        return _KeptValue(name, lambda: None, value.setstate, value.getstate())
-    return None
+def _has_open_attributes(kind: type) -> bool:
+    """Say whether attributes of an object are the reader's: its own class, or one of Python's."""
+    return is_own(kind.__module__) or is_of_library(kind.__module__)
 
 
-def _is_own(module: str | None) -> bool:
-    """Say whether a module is a reader's own: neither installed, nor Python's, nor of this one."""
-    if module == "__main__":
-        return True
-    if module is None or module.partition(".")[0] == "lwcore":
-        return False
-    path = getattr(sys.modules.get(module), "__file__", None)
-    if path is None or path.startswith(sysconfig.get_path("stdlib")):
-        return False
-    top = getattr(sys.modules.get(module.partition(".")[0]), "__file__", None) or path
-    file = Path(top)
-    folder = file.parent.parent if file.stem == "__init__" else file.parent
-    return not _is_installation(folder)
-
-
-@functools.cache
-def _is_installation(folder: Path) -> bool:
-    """Say whether packages are installed in a folder, as in site-packages."""
-    if folder.name in ("site-packages", "dist-packages"):
-        return True
-    return any(folder.glob("*.dist-info"))
-
-
-def _globals_in(code: types.CodeType) -> set[str]:
-    """Return the names of the global variables that a function uses."""
-    steps = dis.get_instructions(code)
-    names = {str(step.argval) for step in steps if step.opname.endswith("_GLOBAL")}
+def _names_in(code: types.CodeType) -> tuple[set[str], set[str]]:
+    """Return the names of the global variables that a function uses, and those behind a dot."""
+    names = set()
+    attributes = set()
+    for step in dis.get_instructions(code):
+        if step.opname.endswith("_GLOBAL"):
+            names.add(str(step.argval))
+        elif step.opname.endswith(("_ATTR", "_METHOD")):
+            attributes.add(str(step.argval))
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            names |= _globals_in(part)
-    return names
+            inner_names, inner_attributes = _names_in(part)
+            names |= inner_names
+            attributes |= inner_attributes
+    return names, attributes
 
 
-def _dotted(name: str, key: Any) -> str:
-    """Return the name of what an object holds, as PyTorch writes it."""
-    if key in _INSIDE:
-        return name
-    return f"{name}.{key}" if name else str(key)
+def _hooks_of_all() -> list[dict[Any, Any]]:
+    """Return the hooks that PyTorch calls for every module."""
+    hooks = []
+    for key, value in vars(nn_module).items():
+        if key.startswith("_global_") and isinstance(value, dict):
+            hooks.append(value)
+    return hooks
 
 
 @contextmanager
 def kept_as_it_was(*roots: Any, copies: bool = True) -> Iterator[Kept]:
     """Put back in the end what some objects of a reader's held."""
-    kept = Kept(*roots, copies=copies)
+    hooks = _hooks_of_all() if copies else []
+    kept = Kept(*roots, *hooks, copies=copies)
     try:
         words = "none that goes on for good: hold a whole number, and take what is at its place"
         is_safe = not (copies and kept.iterators)

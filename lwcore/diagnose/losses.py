@@ -20,6 +20,12 @@ _ROUNDING = 1e-5  # of the largest gradient, up to which all are the same
 _MODULES = {functional.cross_entropy: nn.CrossEntropyLoss, functional.nll_loss: nn.NLLLoss}
 
 
+def refuse_no_function(loss: Any) -> None:
+    """Refuse what is neither a loss nor None, as its name would be."""
+    words = "a function of predictions and targets, as torch.nn.functional.mse_loss, or None"
+    require("loss", loss, loss is None or callable(loss), words)
+
+
 def usual_loss(shapes: Sequence[Shape], targets: Tensor, shown: str) -> tuple[Any, str]:
     """Return the loss that fits predictions and targets in one way only, and its name.
 

@@ -27,11 +27,25 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
-from lwcore.ambient import gradients_followed, random_states_kept
+from lwcore.ambient import (
+    gradients_followed,
+    in_own_context,
+    random_states_kept,
+    settings_kept,
+)
 from lwcore.diagnose.adapter import Adapter, Bands, Function
 from lwcore.diagnose.clock import Clock
-from lwcore.diagnose.data import Axes, Pair, collect_sequences
+from lwcore.diagnose.data import (
+    FEWEST,
+    Axes,
+    Pair,
+    collect_sequences,
+    given_bands,
+    refuse_single_pairs,
+    refuse_too_few,
+)
 from lwcore.diagnose.kept import kept_as_it_was
+from lwcore.diagnose.losses import refuse_no_function
 from lwcore.diagnose.models import as_accepted, refuse_unmade
 from lwcore.diagnose.passes import FINITE
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
@@ -46,7 +60,6 @@ from lwcore.signatures import Count, Index, Lags, checked, require, warn
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
-FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 _RESAMPLES = 1000  # of the bootstrap
@@ -63,7 +76,7 @@ def _undisturbed(batches: Any) -> Iterator[None]:
     """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
     with ExitStack() as stack:
         stack.enter_context(random_states_kept())
-        stack.enter_context(_settings_kept())
+        stack.enter_context(settings_kept())
         stack.enter_context(kept_as_it_was(batches, copies=False))
         stack.enter_context(gradients_followed())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
@@ -74,23 +87,8 @@ def _undisturbed(batches: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _settings_kept() -> Iterator[None]:
-    """Put back settings of PyTorch that a reader's model may change as it runs."""
-    n_threads = torch.get_num_threads()
-    dtype = torch.get_default_dtype()
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != n_threads:
-            torch.set_num_threads(n_threads)
-        torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
-
-
 @checked
+@in_own_context
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any] | Dataset[Any],
@@ -123,11 +121,19 @@ def diagnose(
     tells when parameters are used and when a prediction is made. A lag is the distance of the two.
     What cannot be told is refused, and says by what name it can be read.
 
+    Model, head, loss and batches are left as they were, with all that they reach and write to:
+    parameters, buffers, hooks, containers, global variables, attributes of functions and classes,
+    and objects of the reader's classes or of Python's library. Not put back is what is noted
+    elsewhere: in objects of installed libraries, such as a pandas frame (but for PyTorch's modules
+    and optimizers), in files and logs, in caches of functions, in threads and other processes, in
+    long arrays of a dataset, and in objects of Python's library that have no attributes, such as
+    `queue.SimpleQueue`. An iterator that cannot be set back is refused.
+
     Args:
-        model: A causal model in eval mode. It runs as it is, and is left as it was. If it is one
-            recurrence (`torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or one module that
-            is called in every step as ``state = module(x, state)``) and all else acts within a
-            step, its states are followed; any other is read by the uses of its parameters
+        model: A causal model in eval mode. It runs as it is. If it is one recurrence
+            (`torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or one module that is called
+            in every step as ``state = module(x, state)``) and all else acts within a step, its
+            states are followed; any other is read by the uses of its parameters
             (`lwcore.diagnose.uses`).
         batches: Pairs of inputs (B, T, …) and targets (B, …), one pair, or a map-style dataset of
             single ones: independent sequences that a trained network has not seen.
@@ -150,22 +156,25 @@ def diagnose(
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.
-        limit_minutes: Refuse to go on if it would take longer: by a forecast once lags are
-            measured, and before that as soon as trials and checks alone have taken so long. A
-            forecast is printed with `progress` if it is above a minute.
+        limit_minutes: Refuse to go on if it would take longer, or if trials that come before the
+            forecast do. A forecast is printed with `progress` if it is above a minute.
         progress: Show bars.
     """
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
     require("seed", seed, int(seed) < 2**63, "below 2^63")
+    is_list = not isinstance(parameters, str)
+    require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
+    refuse_no_function(loss)
     refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     clock = Clock.start(limit_minutes)
     caveats = []
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
-        read_as = _read_as(inputs)
-        given = None if isinstance(lags, str) else _given_bands(lags, inputs.shape[1])
+        read_as = refuse_too_few(inputs)
         inputs = as_accepted(model, inputs, axes)
+        refuse_single_pairs(model, inputs, axes)
+        given = None if isinstance(lags, str) else given_bands(lags, inputs)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon, "clock": clock}
         network = _network(model, data, step, parameters, how)
@@ -208,27 +217,6 @@ def diagnose(
     attrs["end_points_drawn"] = ENDS if isinstance(network, Uses) else inputs.shape[1]
     attrs |= _whose_gradient(model, network)
     return Diagnosis(found.assign_attrs(attrs))
-
-
-def _read_as(inputs: Tensor) -> str:
-    """Say as what inputs are read, and refuse what are too few sequences or steps."""
-    count, length = inputs.shape[:2]
-    read_as = f"read as {count:,} sequences of {length:,} steps of width {inputs[0, 0].numel()}"
-    words = f"at least {FEWEST} sequences of at least 2 steps. "
-    if length < 2:
-        words += "Of single pairs, (T, …), torch.utils.data.DataLoader(pairs, 32) makes batches. "
-    elif count < length:
-        words += "Cut a long series, (T, D), into windows: series.unflatten(0, (-1, 12)), say. "
-    words += "Are axes swapped? For (T, B, …) say batch_first=False, for (B, C, T) time_axis=2"
-    require("batches", read_as, count >= FEWEST and length >= 2, words)
-    return read_as
-
-
-def _given_bands(lags: Any, length: int) -> Bands:
-    """Return the lags that a reader names, one by one."""
-    given = [int(lag) for lag in lags]
-    require("lags", given, given[-1] < length, f"below the number of steps, {length}")
-    return [[lag] for lag in given]
 
 
 def _network(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.tensors import in_order, tensors_in
+from lwcore.diagnose.tensors import dense, few, in_order, tensors_in
 from lwcore.diagnose.trials import Layout
+from lwcore.signatures import require
 
 
 class Leaf(NamedTuple):
@@ -137,3 +138,34 @@ def shown(given: Any) -> str:
         is_tensor = isinstance(part, Tensor)
         words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
     return ", ".join(words)
+
+
+def require_finite(
+    model: nn.Module,
+    predictions: Sequence[Tensor],
+    inputs: Tensor | None = None,
+    data: Tensor | None = None,
+) -> None:
+    """Refuse predictions that are not finite: for parameters that are not, or of which sequence.
+
+    Sequences `inputs` may be some of the `data`, among which the place is counted.
+    """
+    if all(bool(part.isfinite().all()) for part in predictions):
+        return
+    spoilt = []
+    for name, part in [*model.named_parameters(), *model.named_buffers()]:
+        numbers = dense(part.detach())
+        is_learned = part.requires_grad  # a mask may hold infinities
+        if bool(numbers.isnan().any()) or (is_learned and bool(numbers.isinf().any())):
+            spoilt.append(name)
+    words = "finite. Has training diverged? Take weights from before that"
+    told = f"NaN or infinite in {few(spoilt)}"
+    require("parameters", told, not spoilt, words)
+    told = "NaN or infinite somewhere"
+    if inputs is not None and data is not None:
+        (rows,) = (~predictions[0].isfinite().flatten(1).all(1)).nonzero(as_tuple=True)
+        sequence = inputs[int(rows[0])].to(data.device)
+        places = (data == sequence).flatten(1).all(1).nonzero()
+        told = f"NaN or infinite for sequence {places[:1, 0].tolist()}"
+    words = "finite: look for a division by 0, a logarithm or root of 0, or numbers that grow"
+    require("predictions", told, False, words)

@@ -20,7 +20,13 @@ from lwcore.diagnose.clock import Clock
 from lwcore.diagnose.data import Axes, Pair
 from lwcore.diagnose.models import OPERATORS, NoOperators, made_of_parameters
 from lwcore.diagnose.outputs import Outputs, only_tensor, shown
-from lwcore.diagnose.tensors import explained, in_order
+from lwcore.diagnose.tensors import (
+    explained,
+    in_order,
+    is_out_of_room,
+    said_by,
+    speaks_of_shapes,
+)
 from lwcore.diagnose.trials import PATTERN, Trials
 from lwcore.signatures import require
 
@@ -170,7 +176,9 @@ class Passes:
 
     def _advice(self, inputs: Tensor, error: Exception) -> str:
         """Say what is likely wrong where the model fails."""
-        if not torch.is_grad_enabled() and "require grad" in str(error):
+        if is_out_of_room(error):
+            return ""
+        if not torch.is_grad_enabled() and "require grad" in said_by(error):
             return "Does it take gradients as it predicts? Do so within torch.enable_grad()"
         if type(error).__module__.startswith("torch._dynamo"):
             return f"Write {OPERATORS} as loops and conditions of Python, to measure"
@@ -182,6 +190,8 @@ class Passes:
             )
         if self.fits_data and not _are_rows_of(placed(inputs, data.device), data):
             return f"It works on sequences of the data. {EXCHANGED}"
+        if not speaks_of_shapes(error):
+            return ""
         return "It must take any number of sequences, and one tensor: wrap it if it takes more"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,6 +16,12 @@ from lwcore.signatures import ArgumentError
 _FEW_NAMES = 6  # that are told
 # for `torch.autograd.grad`: 0 in what is not used
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
+
+_OF_SHAPES = re.compile(
+    r"\b(sizes?|shapes?|dim|dimensions?|arguments?|batch|batches|unpack|indices|broadcast\w*)\b"
+    r"|'Tensor' object|data type 'str'",
+    re.IGNORECASE,
+)
 
 
 def tensors_in(given: Any) -> list[Any]:
@@ -84,5 +91,27 @@ def explained(
 
 def first_line(error: Exception) -> str:
     """Return the kind of an error and the first line of what it says."""
-    text = str(error).strip() or "no words"
-    return f"{type(error).__name__}: {text.splitlines()[0][:200]}"
+    lines = said_by(error).splitlines() or ["no words"]
+    # PyTorch's loaders tell what failed in another process with its traceback, and its words last
+    line = lines[-1] if "Original Traceback" in said_by(error) else lines[0]
+    return f"{type(error).__name__}: {line[:200]}"
+
+
+def said_by(error: Exception) -> str:
+    """Return what an error says, if it can be asked."""
+    try:
+        return str(error).strip()
+    except Exception:  # a reader's own class may fail here, too
+        return ""
+
+
+def is_out_of_room(error: Exception) -> bool:
+    """Say whether an error is of memory or of depth, which any inputs may lack."""
+    text = said_by(error)
+    is_of_memory = "out of memory" in text or "allocate memory" in text
+    return is_of_memory or isinstance(error, MemoryError | RecursionError)
+
+
+def speaks_of_shapes(error: Exception) -> bool:
+    """Say whether an error is likely of the shape, number or kind of what a function is given."""
+    return _OF_SHAPES.search(said_by(error)) is not None

@@ -105,7 +105,7 @@ def test_a_badge_of_several_claims_unfolds_them_and_each_of_them_its_cell(visit)
         unfolded.get_by_role("link", name="fold").click()
         assert not unfolded.is_visible()
     name = "scalar-windows-empty"
-    page = visit(f"notebooks/C_experiments.html#claim-{name}")
+    page = visit(f"notebooks/C2_version_2.html#claim-{name}")
     page.locator(f"#claim-{name} a").click()
     cell = page.locator(f".tag_claim:is(#measured-{name}, :has(#measured-{name}))")
     cell.wait_for()

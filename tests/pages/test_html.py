@@ -2,6 +2,7 @@
 failed while the book was built."""
 
 import re
+from collections import Counter
 from copy import copy
 from html import unescape
 from urllib.parse import unquote
@@ -183,6 +184,27 @@ def test_the_page_of_verdicts_counts_them():
     holding, every = counted[claims.Verdict.HOLDS], sum(counted.values())
     words = f"Of {every} statements that only networks can decide, {holding} replicate as stated."
     assert words in article("book/ledger").get_text()
+
+
+def test_the_box_of_version_2s_other_statements_counts_their_verdicts():
+    counted = Counter(
+        one.verdict
+        for one in ledger.read().values()
+        if one.chapter == "notebooks/C2_version_2"
+        and one.claim.counted
+        and one.claim.kind is claims.Kind.NETWORK
+    )
+    verdict = claims.Verdict
+    assert counted == {
+        verdict.HOLDS: 1,
+        verdict.CONDITION: 2,
+        verdict.PART: 1,
+        verdict.OPEN: 4,
+    }
+    box = " ".join(article("notebooks/C2_version_2").get_text().split())
+    words = "Of eight, one holds as stated: shared gates forget exponentially. Two hold if"
+    assert words in box
+    assert "one at first order; four stay open." in box
 
 
 def test_a_refuted_claim_says_what_does_hold():
