@@ -185,7 +185,7 @@ def _may_be_single(inputs: Tensor) -> bool:
     return inputs.ndim == 2 and inputs.is_floating_point()
 
 
-def refuse_single_pairs(model: nn.Module, inputs: Tensor, axes: Axes) -> None:
+def _refuse_single_pairs(model: nn.Module, inputs: Tensor, axes: Axes) -> None:
     """Refuse inputs (T, …) that a model takes with an axis of sequences, and not as they are.
 
     Layers such as PyTorch's GRU also take one sequence, (T, D). They are read as such if the last

@@ -39,14 +39,14 @@ from lwcore.diagnose.data import (
     FEWEST,
     Axes,
     Pair,
+    _refuse_single_pairs,
     collect_sequences,
     given_bands,
-    refuse_single_pairs,
     refuse_too_few,
 )
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.losses import refuse_no_function
-from lwcore.diagnose.models import as_accepted, refuse_unmade
+from lwcore.diagnose.models import _as_accepted, refuse_unmade
 from lwcore.diagnose.passes import FINITE
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
@@ -172,8 +172,8 @@ def diagnose(
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
         read_as = refuse_too_few(inputs)
-        inputs = as_accepted(model, inputs, axes)
-        refuse_single_pairs(model, inputs, axes)
+        inputs = _as_accepted(model, inputs, axes)
+        _refuse_single_pairs(model, inputs, axes)
         given = None if isinstance(lags, str) else given_bands(lags, inputs)
         data = inputs, targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon, "clock": clock}

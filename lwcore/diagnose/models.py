@@ -101,7 +101,7 @@ class NoOperators(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
+def _as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
     """Return inputs as they are if the model takes them so, else in the type of most parameters.
 
     Data of NumPy's are often float64 where a model is float32; flags may be of no number's type.
