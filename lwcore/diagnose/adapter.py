@@ -74,7 +74,8 @@ FINITE = "finite. Is there a root or a norm of 0, or a logarithm of 0 behind a t
 _EXCHANGED = (
     "On trial, steps of one sequence stand in another, to see what depends on them: give a model "
     "that takes logarithms or roots of differences of steps, or looks at their order, the "
-    "differences as inputs, and leave out what checks the data"
+    "differences as inputs, leave out what checks the data, and divide by the count of a mask only "
+    "if it is not 0: mask.sum(1).clamp(min=1)"
 )
 _OF_REALS = (nn.BCELoss, nn.BCEWithLogitsLoss, nn.KLDivLoss, nn.SmoothL1Loss, nn.HuberLoss)
 _OPERATORS = "torch.cond, while_loop, map and scan"  # of which eager passes lose the gradient
@@ -152,7 +153,7 @@ class Adapter(ABC):
         """Refuse a model in training mode, and parts whose uses cannot be seen."""
         parts = [*self.model.modules()]
         is_training = any(part.training for part in parts)  # random draws, statistics
-        words = "False: call model.eval() first"
+        words = "False: call model.eval() first. Of torch.export, give the model before the export"
         require("model.training", is_training, not is_training, words)
         scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
         names = ", ".join(type(part).__name__ for part in scripted)
@@ -506,7 +507,8 @@ class Adapter(ABC):
         words = (
             "tensors with an axis of sequences, each made of its own inputs. Are axes swapped? "
             "Sequences come first here, (B, T, …); layers of PyTorch read them so with "
-            "batch_first=True. For a model of (T, B, …) say batch_first=False"
+            "batch_first=True. For a model of (T, B, …) say batch_first=False. Or does it draw "
+            "noise of a fixed seed in each pass? Leave that out"
         )
         require("predictions", f"{shown(given)} for inputs {tuple(trial.shape)}", False, words)
 
@@ -530,8 +532,8 @@ class Adapter(ABC):
             words += "Rounding may grow in its states: try model.double(). "
         words += (
             "Else sequences are mixed: are axes swapped (batch_first=True of the layers, or "
-            "batch_first=False here, for inputs (T, B, …)), or is there a softmax, a scale or a "
-            "normalisation over the batch?"
+            "batch_first=False here, for inputs (T, B, …)), is there a softmax, a scale or a "
+            "normalisation over the batch, or noise of a fixed seed in each pass?"
         )
         told = f"{self.kind}, with predictions {apart:.1g} apart"
         require("model", told, apart <= self.rounding, words)
@@ -868,7 +870,8 @@ class Adapter(ABC):
         )
         words = (
             "one whose predictions do: are they read out where a sequence ends? Then give those "
-            "of all steps, and leave some out in the loss, or pad on the left. Are they clamped, "
+            "of all steps, and leave some out in the loss, or pad on the left. Are they a maximum "
+            "over steps? Take torch.logsumexp in its place to measure. Are they clamped, "
             "behind a gate that is mostly closed, or made of classes of the inputs? Then give what "
             "they are made of"
         )
