@@ -121,3 +121,21 @@ def test_long_flags_of_the_calendar_are_no_repeats():
     days = (starts + np.arange(336)) // 24 % 7
     for column in (days, days > 4, np.eye(7)[days]):
         assert count_repeats(column.reshape(100, 336, -1).astype(float)) == 0
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300, 0.0])
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_are_none_hide_nothing(odd):
+    inputs = columns(windows(), NOISE)
+    inputs[3] = inputs[5, 2] = odd
+    inputs[..., 1] = odd
+    assert count_repeats(inputs) > 0.75 * COUNT
+
+
+@pytest.mark.parametrize("shape", [(64, 1, 3), (64, 2, 1), (64, 5, 2), (40, 12, 0)])
+@pytest.mark.filterwarnings("error")
+def test_few_steps_or_none_that_are_real_have_no_repeats(shape):
+    inputs = np.random.default_rng(0).standard_normal(shape)
+    assert count_repeats(inputs) == 0
+    assert count_repeats(np.zeros(shape)) == 0
+    assert count_repeats(inputs, np.zeros(shape[:2], dtype=bool)) == 0

@@ -29,8 +29,9 @@ _MIXED = 10  # windows in which what follows on a value is taken to be counted b
 _FEW = 0.05  # share of sequences that may have the same ratios by chance
 _STEP = 1e-4  # of a column's deviation, to which differences are rounded
 _CLOCK = 1e-5  # of a column's deviation, below which a linear rule foretells the next step
+_LARGEST = 1e100  # whose square is a number, too
 _MOST_COLUMNS = 32  # that are looked at one by one
-_MOST_NUMBERS = 2**23  # in these
+_MOST_NUMBERS = 2**22  # in these
 
 
 @checked
@@ -45,7 +46,9 @@ def count_repeats(
     """
     if is_real is None:
         is_real = np.ones(inputs.shape[:2], dtype=bool)
-    steps = np.nan_to_num(inputs)
+    if inputs.shape[1] < 2 or not is_real.any():
+        return 0
+    steps = np.where(np.abs(inputs) < _LARGEST, inputs, 0.0)  # nor what is no number
     steps = steps[:, :, ~_are_same(steps, is_real)]
     does_repeat = np.zeros(len(steps), dtype=bool)
     clocks = []
