@@ -74,7 +74,8 @@ class Checks:
             False,
             "tensors with an axis of sequences, each made of its own inputs. Are axes swapped? "
             "Sequences come first here, (B, T, …); layers of PyTorch read them so with "
-            "batch_first=True. For a model of (T, B, …) say batch_first=False",
+            "batch_first=True. For a model of (T, B, …) say batch_first=False. Or does it draw "
+            "noise of a fixed seed in each pass? Leave that out",
         )
 
     def refuse_mixed_sequences(self, inputs: Tensor) -> None:

@@ -218,6 +218,8 @@ def given_bands(lags: Any, inputs: Tensor) -> list[list[int]]:
     words = f"below the number of steps, {length}"
     if _may_be_single(inputs):
         words += f", if these are {len(inputs):,} sequences of single numbers. {_SINGLE}"
+    else:
+        words += ". Are inputs (B, C, T)? Then say time_axis=2"
     require("lags", given, given[-1] < length, words)
     return [[lag] for lag in given]
 

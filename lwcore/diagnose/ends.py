@@ -286,7 +286,8 @@ class Ends:
             f"with the step at which they are made in others (sequence {unmoved[0]})",
             False,
             "one whose predictions do: are they read out where a sequence ends? Then give those "
-            "of all steps, and leave some out in the loss, or pad on the left. Are they clamped, "
+            "of all steps, and leave some out in the loss, or pad on the left. Are they a maximum "
+            "over steps? Take torch.logsumexp in its place to measure. Are they clamped, "
             "behind a gate that is mostly closed, or made of classes of the inputs? Then give what "
             "they are made of",
         )

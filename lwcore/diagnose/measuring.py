@@ -314,8 +314,25 @@ def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
         "measured_parameters": n_numbers(network.chosen.values()),
         "all_parameters": n_numbers(every.values()),
         "left_out_names": ", ".join(left_out),
+        "kernels": ", ".join(_kernels(network)),
         "without_gradient": ", ".join(network.without_gradient),
     }
+
+
+def _kernels(network: Adapter) -> list[str]:
+    """Return the parameters of convolutions over steps, whose kernels look back within a lag."""
+    found: list[str] = []
+    sites = network.sites if isinstance(network, Uses) else []
+    for site in sites:
+        function, _, names = site.name.partition("() of ")
+        runs_over_steps = site.axes == (len(site.values[0].shape) - 1,)  # behind the channels
+        if function != "conv1d" or not runs_over_steps:
+            continue
+        for name in names.split(", "):
+            part = network.chosen.get(name)
+            if part is not None and part.ndim > 1 and part.shape[-1] > 1:  # no bias, no kernel of 1
+                found.append(name)
+    return list(dict.fromkeys(found))
 
 
 def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:

@@ -47,9 +47,8 @@ def refuse_unreadable(model: nn.Module) -> None:
     for part in model.modules():
         kind = type(part)
         # in training mode there are random draws, and statistics that change
-        require(
-            "model.training", part.training, not part.training, "False: call model.eval() first"
-        )
+        words = "False: call model.eval() first. Of torch.export, give the model before the export"
+        require("model.training", part.training, not part.training, words)
         if isinstance(part, torch.jit.ScriptModule):
             scripted.append(kind.__name__)
         if ".nn.quantized" in kind.__module__:

@@ -41,7 +41,8 @@ FINITE = "finite. Is there a root or a norm of 0, or a logarithm of 0 behind a t
 EXCHANGED = (
     "On trial, steps of one sequence stand in another, to see what depends on them: give a model "
     "that takes logarithms or roots of differences of steps, or looks at their order, the "
-    "differences as inputs, and leave out what checks the data"
+    "differences as inputs, leave out what checks the data, and divide by the count of a mask only "
+    "if it is not 0: mask.sum(1).clamp(min=1)"
 )
 
 

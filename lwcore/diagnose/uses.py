@@ -42,7 +42,8 @@ _LARGE = 16.0  # times the loss, at which gradients are tried, too
 # what must hold, in the words of a refusal
 _SAME_CALLS = (
     "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
-    "Are steps sent to layers by index, or loops as long as the data? Then "
+    "Is a loop as long as the longest of them? Loop over all steps of the inputs, and keep the "
+    "state behind an end by torch.where. Are steps sent to layers by index? Then "
     f"{LEAVE_OUT}"
 )
 _GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
@@ -66,7 +67,8 @@ _NOT_LATER = (
 )
 _NORMALISED = (
     "Of this one the values of all steps move with the last input: are inputs normalised over the "
-    "window, or is its last value subtracted? Do so in the data"
+    "window, or is its last value subtracted? Do so in the data. Does it reverse or sort steps? "
+    "Give them in the order of time, the newest last"
 )
 _READ_EARLIER = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
@@ -76,8 +78,9 @@ _READ_EARLIER = (
 )
 _AT_ONCE = (
     "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
-    "convolution does, whose kernel looks back within lag 0), is detached, or axis 1 of the inputs "
-    "is no time (for channels first, (B, C, T): time_axis=2)"
+    "convolution does, whose kernel looks back within lag 0), is detached, what looks back is not "
+    "learned (a reservoir in buffers: make these parameters to measure them), or axis 1 of the "
+    "inputs is no time (for channels first, (B, C, T): time_axis=2)"
 )
 
 
