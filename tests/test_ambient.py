@@ -23,7 +23,7 @@ import lwcore
 from lwcore import ambient, cells, experiment, gradient, network, results, transport
 from lwcore import diagnose as diagnosed
 from lwcore.detection import kl_divergence
-from lwcore.diagnose import adapter, diagnose
+from lwcore.diagnose import diagnose, passes
 from lwcore.experiment import running
 from lwcore.experiment.config import Config
 from lwcore.inference import exponent_of_means
@@ -445,10 +445,10 @@ def test_memory_is_bounded_by_a_few_sequences_predictions(monkeypatch, tmp_path)
                 how = {"loss": loss, "source": source, "sequences": 70, "progress": False}
                 return diagnose(Net(), (inputs, targets), [1, 2], **how).data
 
-            monkeypatch.setattr(adapter, "_HELD", 2**23)
+            monkeypatch.setattr(passes, "_HELD", 2**23)
             wanted = found()
             seen.unlink()
-            monkeypatch.setattr(adapter, "_HELD", 16)
+            monkeypatch.setattr(passes, "_HELD", 16)
             parts = found()
             # as many as the model is run on: the loss is tried on all
             assert max(map(int, seen.read_text().split())) <= 64

@@ -13,11 +13,12 @@ from scipy import stats
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lwcore.diagnose import Diagnosis, diagnose
+from lwcore.diagnose import Diagnosis, diagnose, recurrent
 from lwcore.diagnose.measuring import LEVEL, lag_bands, ratio_bands
 from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
+from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
 from tests.networks import CELLS, draw, make
 
@@ -304,3 +305,42 @@ def test_one_lag_alone_behind_48_others_is_detected_by_default():
     targets[:, :lag] = 0
     found = diagnose(Attention().eval(), (inputs, targets), source="target", progress=False).data
     assert found.lag.values[found.detected.values.astype(bool)].tolist() == [lag]
+
+
+@pytest.mark.parametrize("route", ["recurrence", "uses"])
+def test_trials_and_checks_count_against_the_limit_of_minutes(route, monkeypatch):
+    """Each pass takes 20 seconds of a clock that is made up: the fourth is one too many."""
+    seconds = [0.0]
+    n_passes = [0]
+
+    class Slow(Net):
+        def forward(self, x):
+            seconds[0] += 20.0
+            n_passes[0] += 1
+            return super().forward(x)
+
+    monkeypatch.setattr("lwcore.diagnose.clock.time.monotonic", lambda: seconds[0])
+    named = None if route == "recurrence" else ["rnn"]
+    how = {"limit_minutes": 1, "parameters": named, "progress": False}
+    with pytest.raises(ArgumentError, match=r"limit_minutes = 1: must be above what trials"):
+        diagnose(Slow(), planted(100), [1, 2], **how)
+    assert n_passes[0] <= 8  # one tries the type of the inputs, and one seeks a step
+
+
+def test_a_forecast_above_the_limit_is_refused_before_most_of_the_work(monkeypatch):
+    """Time goes on only while lags are measured: a minute for each of four batches in each half."""
+    minutes = [0.0]
+    band_vectors = recurrent._Reading.band_vectors
+
+    def slow(self, bands):
+        minutes[0] += 1
+        return band_vectors(self, bands)
+
+    monkeypatch.setattr(recurrent._Reading, "band_vectors", slow)
+    monkeypatch.setattr("lwcore.diagnose.clock.time.monotonic", lambda: 60 * minutes[0])
+    how = {"source": "target", "progress": False}
+    with pytest.raises(ArgumentError, match=r"limit_minutes = 1: must be at least 4, the forecast"):
+        diagnose(Net(), planted(400), [1, 2], limit_minutes=1, **how)
+    assert minutes[0] == 1
+    minutes[0] = 0.0
+    diagnose(Net(), planted(400), [1, 2], limit_minutes=10, **how)

@@ -153,7 +153,8 @@ def test_there_are_five_zeros():
     ]
     assert "not looked at" not in str(no_dependence)
     assert "Give diagnose more than these" in words(str(undecided))
-    assert "Give diagnose more than these" not in words(str(no_dependence) + str(too_few))
+    assert "Give diagnose more than these" in words(str(no_dependence))
+    assert "Give diagnose more than these" not in words(str(too_few) + str(nothing))
     assert "lag 2 needs 200 sequences" in words(str(too_few))
     assert "lag 3 needs 100 million sequences" in words(str(drowned))
 
@@ -188,10 +189,105 @@ def test_a_network_without_a_path_of_that_length_has_nothing_to_measure():
 
     how = {"source": "target", "progress": False, "parameters": ["cell"]}
     cut = diagnose(Cut().eval(), planted(100), range(4, 9), **how)
-    assert "there is nothing to measure. At lags 4 to 8 the gradient is exactly 0" in words(
-        str(cut)
-    )
+    said = words(str(cut))
+    assert "there is nothing to measure at lags 4 to 8. There the gradient is exactly 0" in said
+    assert "Lags 1–3, 9–15 were not looked at" in said
+    assert "takes its whole window at once" not in said
     assert cut.answer().table.to_numpy().tolist()[0] == ["4–8", "–", "no gradient there"]
+
+
+def test_of_lags_without_a_gradient_none_is_said_to_need_sequences():
+    """The first line says where a signal may be, and where there can be none."""
+    cut = [INFINITE] * 9
+    unread = answered([INFINITE] * 11, low=[20, 30, *cut]).answer()
+    assert "signals up to lag 2 are not excluded. At lags 3 to 11 there is no" in unread.first
+    none = answered([INFINITE] * 11, low=[150, 130, *cut]).answer()
+    assert "no signal is detected at lags 1 to 2 in the 100" in none.first
+    for answer in (unread, none):
+        assert answer.first.endswith("At lags 3 to 11 there is no gradient at all.")
+        assert [one.do for one in answer.suggestions] == [
+            "Give diagnose more than these 100 sequences"
+        ]
+    between = answered([INFINITE] * 5, low=[20, INFINITE, 30, INFINITE, INFINITE]).answer()
+    assert between.first.endswith("At lags 2, 4–5 there is no gradient at all.")
+    seen = answered([5.0, 8.0, INFINITE], low=[2.0, 4.0, INFINITE]).answer()
+    assert "reaches back 2 steps" in seen.first
+    assert seen.first.endswith("At lag 3 there is no gradient at all.")
+    nothing = answered([INFINITE] * 3, low=[INFINITE] * 3).answer()
+    assert "no gradient at all" not in nothing.first
+    assert nothing.suggestions == []
+
+
+def test_what_is_special_to_an_answer_stands_before_what_all_say():
+    answer = answered([5.0, INFINITE], low=[2, 20], caveats="11 sequences repeat half.").answer()
+    other = answered([5.0, 8.0], n_sequences=7).answer()
+    assert answer.sure[0] == "11 sequences repeat half."
+    assert answer.legend[0].startswith("cannot be told: ")
+    assert answer.legend[-3:] == other.legend[-3:]
+    assert answer.sure[-3:] == other.sure[-3:]
+    assert answer.measured[-1] == other.measured[-1]
+
+
+def test_few_sequences_in_which_nothing_is_detected_are_said_to_be_few():
+    """More of them than there are is what a reader can do, and how is said where that is known."""
+    few = answered([INFINITE] * 4, low=[50] * 4, n_sequences=40, sequences_read=40)
+    assert "Give diagnose more than these 40 sequences. One that needs" in words(str(few))
+    most = answered([INFINITE] * 4, low=[2000] * 4, n_sequences=1024, sequences_read=1024)
+    assert "these 1,024 sequences, and say how many by sequences=…." in words(str(most))
+
+
+def test_what_is_left_to_learn_is_told_from_how_far_a_network_looks():
+    left = words(str(answered([5.0, 8.0], source="error")))
+    assert "That is what is left to learn. The network may look back further" in left
+    assert "source='target' asks how far" in left
+    assert "left to learn. The network" not in words(str(answered([5.0, 8.0])))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_kernel_is_said_to_look_back_within_a_lag(width):
+    """Where it has more steps than one."""
+
+    class Convolution(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.first = nn.Conv1d(1, 4, width)
+            self.second = nn.Conv1d(4, 4, 2, dilation=4)
+            self.out = nn.Conv1d(4, 1, 1)
+
+        def forward(self, x):
+            h = self.first(nn.functional.pad(x.mT, (width - 1, 0))).tanh()
+            h = self.second(nn.functional.pad(h, (4, 0))).tanh()
+            return self.out(h).mT
+
+    inputs = draw(64, 12, 1).float()
+    batch = inputs, inputs.roll(4, 1)
+    found = diagnose(Convolution().eval(), batch, [1, 4], source="target", progress=False)
+    names = "first, second" if width > 1 else "second"
+    assert f"own kernel within a lag, here ({names})" in words(str(found))
+
+
+def test_a_kernel_within_a_step_is_not_said_to_look_back():
+    """Of frames of 5 numbers, each of one step."""
+
+    class Framed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv = nn.Conv1d(1, 2, 3)
+            self.rnn, self.out = nn.GRU(6, 4, batch_first=True), nn.Linear(4, 1)
+
+        def forward(self, x):
+            count, length, width = x.shape
+            framed = self.conv(x.reshape(count * length, 1, width)).reshape(count, length, -1)
+            return self.out(self.rnn(framed)[0])
+
+    inputs = draw(64, 12, 5).float()
+    batch = inputs, inputs[..., :1].roll(4, 1)
+    found = diagnose(
+        Framed().eval(), batch, [1, 4], source="target", parameters=["conv"], progress=False
+    )
+    assert "kernel" not in str(found)
 
 
 def test_what_there_is_to_do_is_left_out_where_there_is_nothing():

@@ -183,7 +183,7 @@ TELLING = r"jaxtyping|vale\.Is|\.(Dataset|Figure|Axes|Config|Network|Trace|Cell)
 def test_functions_and_classes_that_say_what_they_take_check():
     """But for those made or called inside; a method is called by those who have made its object."""
     inner = {"at_steps", "stream_rates", "lags_and_ends", "to_bytes"}
-    inner |= {"StepJacobian", "GatedJacobian"}
+    inner |= {"StepJacobian", "GatedJacobian", "Passes"}
     silent = {
         called.__qualname__.removesuffix(".__init__")
         for name, called in public()

@@ -994,6 +994,27 @@ def test_steps_behind_a_gate_that_is_mostly_closed_are_right_or_refused(kind, sh
         assert float((found - wanted).norm(dim=1).max() / wanted.norm()) <= 1e-10
 
 
+class RarelyAtTheEnd(RarelySeesItsStep):
+    """The same, read out at the end alone."""
+
+    def forward(self, x, copies=None):
+        return super().forward(x, copies)[:, -1]
+
+
+@pytest.mark.parametrize("share", [0.03, 0.01])
+def test_a_last_step_that_is_read_in_few_sequences_is_found(share):
+    """The step before moves the one prediction always, and each time tells an earlier end."""
+    torch.manual_seed(0)
+    model, inputs = RarelyAtTheEnd(share).eval(), draw(400, STEPS, WIDTH).float()
+    assert bool((inputs[:, -1, 0] > model.threshold).any())
+    for seed in range(8):
+        network = Uses(model, (inputs, draw(400, 1, seed=2).float()))
+        network.trials.generator.manual_seed(seed)
+        with suppress(ArgumentError):  # what is seldom moved may be refused later
+            network.check(*network.batch)
+        assert network.end_steps == [STEPS - 1]
+
+
 @pytest.mark.parametrize("kind", ["values", "joins"])
 def test_a_last_step_that_was_seen_rarely_is_not_sure(kind):
     """Rows that go evenly are; of others each must have been seen in twenty pairs of sequences."""

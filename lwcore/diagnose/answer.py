@@ -24,6 +24,7 @@ from lwcore.diagnose.verdicts import (
     lines,
     span,
     spans,
+    stretches,
 )
 from lwcore.printing import Unit, printed
 
@@ -32,6 +33,14 @@ EXPECTED = 10  # of these, at a level of 1 %
 _WIDTH = 80  # letters in a line of text
 _NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
 _MOST_NAMES = 4  # of modules that are written out
+_ALWAYS = (  # below each table
+    "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
+    "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on.",
+    "Detected is a signal above the noise of its lag alone. Enough are sequences that tell it in "
+    "the noise of the whole gradient: with so many the lag's part of their mean gradient has the "
+    "right sign 9 times of 10. It is not how many it takes to learn the lag.",
+    "Square brackets are 95 % intervals, for all lags together.",
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ class Answer:
         gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
         table = _table(rows, gaps, n_sequences)
         return cls(
-            first=_first(rows, data.attrs, n_sequences, window),
+            first=_first(rows, gaps, data.attrs, n_sequences, window),
             then=[
                 *_needed(rows, n_sequences),
                 *_missing(gaps),
@@ -69,7 +78,7 @@ class Answer:
     @property
     def sections(self) -> list[tuple[str, list[str]]]:
         """Headings and their points, those with something to say alone."""
-        can_do = [f"{one.do} ({one.because})." for one in self.suggestions]
+        can_do = [f"{one.do}. {one.because}." for one in self.suggestions]
         found = [("What you can do", can_do)] if can_do else []
         return [*found, ("What was measured", self.measured), ("How sure", self.sure)]
 
@@ -135,14 +144,22 @@ def headline(
     return f"From {n_sequences:,} sequences {gradient} reaches back {reach}"
 
 
-def kind_of_zero(rows: list[LagRow], n_sequences: int, n_read: int) -> str:
-    """Say why they are enough for no lag: one of five reasons; lags not looked at are beside."""
+def kind_of_zero(
+    rows: list[LagRow], n_sequences: int, n_read: int, looks_at_all: bool = True
+) -> str:
+    """Say why they are enough for no lag: one of five reasons, of the lags that have a gradient."""
+    rows = [row for row in rows if row.verdict is not Verdict.NO_GRADIENT] or rows
     verdicts = {row.verdict for row in rows}
-    lags = f"lags {rows[0].first} to {rows[-1].last}" if len(rows) > 1 else f"lag {rows[0].lags}"
-    if verdicts == {Verdict.NO_GRADIENT}:
+    lags = _lags(rows)
+    if verdicts == {Verdict.NO_GRADIENT} and looks_at_all:
         return (
             f"there is nothing to measure. At {lags} the gradient is exactly 0, as where a model "
             "takes its whole window at once, looks back less far, or cuts the gradient on its way"
+        )
+    if verdicts == {Verdict.NO_GRADIENT}:
+        return (
+            f"there is nothing to measure at {lags}. There the gradient is exactly 0, as where a "
+            "model looks back less far, only in larger steps, or cuts the gradient on its way"
         )
     if Verdict.TOO_FEW in verdicts:
         if min(row.needed for row in rows) > REACH * n_sequences:
@@ -160,13 +177,27 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int, n_read: int) -> str:
     )
 
 
+def _lags(rows: Sequence[LagRow]) -> str:
+    """Write the lags of some rows for a sentence."""
+    found = stretches(rows)
+    first, last = found[0]
+    if len(found) > 1:
+        return f"lags {spans(found)}"
+    return f"lag {first}" if first == last else f"lags {first} to {last}"
+
+
 def _first(
-    rows: list[LagRow], attrs: dict[str, Any], n_sequences: int, window: tuple[int, int, int]
+    rows: list[LagRow],
+    gaps: list[tuple[int, int]],
+    attrs: dict[str, Any],
+    n_sequences: int,
+    window: tuple[int, int, int],
 ) -> str:
     """Say how far back the gradient reaches, and where that is no dependence."""
     said = headline(attrs["source"], n_sequences, window, rows)
     if window[0] == 0:
-        said += f": {kind_of_zero(rows, n_sequences, int(attrs['sequences_read']))}"
+        n_read = int(attrs["sequences_read"])
+        said += f": {kind_of_zero(rows, n_sequences, n_read, looks_at_all=not gaps)}"
     if int(attrs["beats_constant"]) == 0:
         no_better = "the model predicts no better than a constant"
         if any(row.is_detected for row in rows):
@@ -174,6 +205,9 @@ def _first(
             said += "show what it adds, too (ask with source='target')"
         else:
             said += f". But {no_better}: ask with source='target'"
+    cut = [row for row in rows if row.verdict is Verdict.NO_GRADIENT]
+    if cut and len(cut) < len(rows):
+        said += f". At {_lags(cut)} there is no gradient at all"
     return f"{said}."
 
 
@@ -229,7 +263,10 @@ def _missing(gaps: list[tuple[int, int]]) -> Iterator[str]:
 def _read_with_care(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     """Yield what a reader of the first line must know."""
     if data.attrs["source"] == "error":
-        yield "No gradient may mean learned: this is not how far back the network looks."
+        yield (
+            "That is what is left to learn. The network may look back further, as what it has "
+            "learned leaves no gradient: source='target' asks how far."
+        )
     n_read = int(data.attrs["sequences_read"])
     if n_sequences > n_read:
         yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
@@ -244,32 +281,20 @@ def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) ->
 
 
 def _legend(table: pd.DataFrame, source: str) -> list[str]:
-    """Return what the table's words mean, those that are in it alone."""
-    unit = (
-        "Lag 0 is the last step that is read before a prediction; it is not measured. Counted from "
-        "what is predicted, lag 7 is 8 steps back if that is the next step, and 7 + h steps if it "
-        "is h steps on."
-    )
-    two = (
-        "A signal is detected at a lag where it is above the noise of this lag alone. Sequences "
-        "are enough for a lag if they tell its signal in the noise of the whole gradient, too."
-    )
-    numbers = (
-        "Needed are so many sequences, of all that there are, that the lag's part of their mean "
-        "gradient has the right sign 9 times of 10. It is not how many it takes to learn the lag. "
-        "Square brackets are 95 % intervals, for all lags together."
-    )
-    if table.iloc[:, 0].str.contains("–|,").any():
-        numbers += " A line for several lags shows the smallest number, or the smallest to the "
-        numbers += "largest; by_lag() has each."
+    """Return what the table's words mean, those that are in it alone; what all answers say last."""
+    found = []
     words = table.iloc[:, 2].tolist()
-    found = [unit, two, numbers]
     for word, meaning in MEANINGS.items():
         if word in words:
             found.append(f"{word}: {meaning}")
             if word is Verdict.NO_SIGNAL and source == "error":
                 found[-1] += ", or is learned already"
-    return found
+    if table.iloc[:, 0].str.contains("–|,").any():
+        found.append(
+            "A line for several lags shows the smallest number, or the smallest to the largest; "
+            "by_lag() has each."
+        )
+    return [*found, *_ALWAYS]
 
 
 def _measured(attrs: dict[str, Any]) -> list[str]:
@@ -280,12 +305,18 @@ def _measured(attrs: dict[str, Any]) -> list[str]:
         how = "as if nothing had been learned yet (source='target'), with the weights as they are."
     read = attrs["measured_on"]
     unit = "The part at lag 3 is the gradient by way of the parameters' use 3 steps before lag 0."
-    return [
+    found = [
         _whose_gradient(attrs),
         f"The loss is {name}, {how}",
         f"{read[0].upper()}{read[1:]}.",
-        unit,
     ]
+    kernels = attrs.get("kernels", "")  # which former files lack
+    if kernels:
+        found.append(
+            f"A convolution looks back by its own kernel within a lag, here{_modules(kernels)}: "
+            "what it reads may be further back than its lag."
+        )
+    return [*found, unit]
 
 
 def _whose_gradient(attrs: dict[str, Any]) -> str:
@@ -310,25 +341,10 @@ def _modules(names: str) -> str:
 
 
 def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
-    """Yield what speaks for the numbers, and against them."""
+    """Yield what speaks for the numbers, and against them: what is special to these first."""
     attrs = data.attrs
-    false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
-    yield (
-        "False alarms: with each sequence's sign drawn at random, a lag is detected in "
-        f"{false} draws. At most {EXPECTED} are expected."
-    )
-    yield (
-        "Sequences are taken to be independent. Pieces of one series that overlap, or are much "
-        "alike, show lags that are not there."
-    )
-    yield (
-        "A signal at one lag may come from a rule at another: what is copied from 8 steps before "
-        "is a copy of a copy at 16."
-    )
-    yield (
-        "The numbers hold along the directions that half of the sequences gave. Other halves give "
-        "other directions: ask again with seed=1, and compare."
-    )
+    if attrs["caveats"]:
+        yield attrs["caveats"]
     if not _noise_has_a_variance(data):
         yield (
             "A few sequences make most of the noise, and intervals hold less often than they say: "
@@ -340,8 +356,17 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     without = attrs["without_gradient"]
     if without:
         yield f"{without.count(', ') + 1} of the measured parameters get no gradient."
-    if attrs["caveats"]:
-        yield attrs["caveats"]
+    false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
+    yield (
+        "False alarms: with each sequence's sign drawn at random, a lag is detected in "
+        f"{false} draws. At most {EXPECTED} are expected."
+    )
+    yield (
+        "Sequences are taken to be independent. Pieces of one series that overlap, or are much "
+        "alike, show lags that are not there."
+    )
+    yield "A signal at one lag may come from another: at 16 from copies of copies 8 steps before."
+    yield "Half of the sequences gave the directions. Others give others: compare seed=1."
 
 
 def _noise_has_a_variance(data: xr.Dataset) -> bool:

@@ -185,7 +185,7 @@ def _may_be_single(inputs: Tensor) -> bool:
     return inputs.ndim == 2 and inputs.is_floating_point()
 
 
-def refuse_single_pairs(model: nn.Module, inputs: Tensor, axes: Axes) -> None:
+def _refuse_single_pairs(model: nn.Module, inputs: Tensor, axes: Axes) -> None:
     """Refuse inputs (T, …) that a model takes with an axis of sequences, and not as they are.
 
     Layers such as PyTorch's GRU also take one sequence, (T, D). They are read as such if the last
@@ -218,6 +218,8 @@ def given_bands(lags: Any, inputs: Tensor) -> list[list[int]]:
     words = f"below the number of steps, {length}"
     if _may_be_single(inputs):
         words += f", if these are {len(inputs):,} sequences of single numbers. {_SINGLE}"
+    else:
+        words += ". Are inputs (B, C, T)? Then say time_axis=2"
     require("lags", given, given[-1] < length, words)
     return [[lag] for lag in given]
 

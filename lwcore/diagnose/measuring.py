@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,6 @@ import torch
 import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
@@ -33,22 +33,25 @@ from lwcore.ambient import (
     random_states_kept,
     settings_kept,
 )
-from lwcore.diagnose.adapter import FINITE, Adapter, Bands, Function, _as_accepted
+from lwcore.diagnose.adapter import Adapter, Bands, Function
+from lwcore.diagnose.clock import Clock
 from lwcore.diagnose.data import (
     FEWEST,
     Axes,
     Pair,
+    _refuse_single_pairs,
     collect_sequences,
     given_bands,
-    refuse_single_pairs,
     refuse_too_few,
 )
 from lwcore.diagnose.kept import kept_as_it_was
-from lwcore.diagnose.limits import trials_limited
 from lwcore.diagnose.losses import refuse_no_function
+from lwcore.diagnose.models import _as_accepted, refuse_unmade
+from lwcore.diagnose.passes import FINITE
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.report import LEVEL, SIGN_DRAWS, Diagnosis
+from lwcore.diagnose.tensors import n_numbers
 from lwcore.diagnose.uses import ENDS, Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described, sequences_needed
@@ -157,26 +160,25 @@ def diagnose(
             forecast do. A forecast is printed with `progress` if it is above a minute.
         progress: Show bars.
     """
-    words = f"a whole number, {FEWEST} or above"
-    require("sequences", sequences, sequences >= FEWEST, words)
+    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
     require("seed", seed, int(seed) < 2**63, "below 2^63")
     is_list = not isinstance(parameters, str)
     require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
     refuse_no_function(loss)
-    _refuse_unmade(model)
+    refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
+    clock = Clock.start(limit_minutes)
     caveats = []
     with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
         axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
         read_as = refuse_too_few(inputs)
         inputs = _as_accepted(model, inputs, axes)
-        refuse_single_pairs(model, inputs, axes)
+        _refuse_single_pairs(model, inputs, axes)
         given = None if isinstance(lags, str) else given_bands(lags, inputs)
         data = inputs, targets
-        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
-        with trials_limited(model, limit_minutes):
-            network = _network(model, data, step, parameters, how)
-            network.check(inputs, targets)
+        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon, "clock": clock}
+        network = _network(model, data, step, parameters, how)
+        network.check(inputs, targets)
         caveats += _repeats(network, inputs)
         attrs["beats_constant"] = -1  # not asked
         if source == "target":
@@ -184,14 +186,14 @@ def diagnose(
             require("source", source, differ, "'error' where all targets are the same")
             network.forget(inputs, targets)
         else:
-            beats = network.beats_constants(inputs, targets)
+            beats = network.objective.beats_constants(inputs, targets)
             attrs["beats_constant"] = int(beats)
             if not beats:
                 caveats.append("The model predicts no better than a constant: use source='target'.")
         attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
-        n_parameters = sum(part.numel() for part in network.chosen.values())
+        n_parameters = n_numbers(network.chosen.values())
         bands = given or lag_bands(inputs.shape[1] - 1, n_parameters)
-        measured = _Work(network, data, bands, int(seed), progress, limit_minutes).measured()
+        measured = _Work(network, data, bands, int(seed), progress, clock).measured()
         found = _inferred(measured, int(seed))
         if not bool(found.detected.any()):
             caveats += _too_large(inputs)
@@ -217,19 +219,6 @@ def diagnose(
     return Diagnosis(found.assign_attrs(attrs))
 
 
-def _refuse_unmade(model: nn.Module) -> None:
-    """Refuse a model whose parameters hold no numbers, or none that can be learned."""
-    unmade = []
-    for name, part in model.named_parameters():
-        if is_lazy(part) or part.is_meta:
-            unmade.append(name)
-    words = "made: run a lazy model once on a batch, and load the weights of one on the device meta"
-    require("parameters", ", ".join(unmade[:6]), not unmade, words)
-    is_trainable = not any(part.is_inference() for part in model.parameters())
-    words = "one that was made outside of torch.inference_mode()"
-    require("model", type(model).__name__, is_trainable, words)
-
-
 def _network(
     model: nn.Module,
     data: Pair,
@@ -240,8 +229,12 @@ def _network(
     """Return the model as one recurrence if it is one, else by the uses of its parameters."""
     if step is not None:
         require("step", type(step).__name__, step in {*model.modules()}, "one of model's")
-        words = "None: name either the step of a recurrence, or parameters"
-        require("parameters", parameters, parameters is None, words)
+        require(
+            "parameters",
+            parameters,
+            parameters is None,
+            "None: name either the step of a recurrence, or parameters",
+        )
         return Loop(model, data, module=step, **how)
     if parameters is None:
         recurrence = _recurrence(model, data, how)
@@ -296,30 +289,50 @@ def _too_large(inputs: Tensor) -> list[str]:
 def _first_loss(network: Adapter, data: Pair) -> int:
     """Return the first step of any sequence at which a prediction has a loss."""
     few = min(8, network.at_once)
-    inputs, targets = (part.split(few) for part in data)
-    for pair in zip(inputs, targets, strict=True):
+    inputs, targets = data
+    for pair in zip(inputs.split(few), targets.split(few), strict=True):
         first = network.read(*pair).first
         if first >= 0:
             return first
-    words = (
-        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
+    require(
+        "loss",
+        network.loss_name,
+        False,
+        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or "
+        "NumPy?",
     )
-    require("loss", network.loss_name, False, words)
     return -1
 
 
 def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
-    chosen = {id(part) for part in network.chosen.values()}
     every = dict(model.named_parameters())
+    chosen = set(map(id, network.chosen.values()))
     left_out = [name for name, part in every.items() if id(part) not in chosen]
     return {
         "route": "uses" if isinstance(network, Uses) else "recurrence",
-        "measured_parameters": sum(part.numel() for part in network.chosen.values()),
-        "all_parameters": sum(part.numel() for part in every.values()),
+        "measured_parameters": n_numbers(network.chosen.values()),
+        "all_parameters": n_numbers(every.values()),
         "left_out_names": ", ".join(left_out),
+        "kernels": ", ".join(_kernels(network)),
         "without_gradient": ", ".join(network.without_gradient),
     }
+
+
+def _kernels(network: Adapter) -> list[str]:
+    """Return the parameters of convolutions over steps, whose kernels look back within a lag."""
+    found: list[str] = []
+    sites = network.sites if isinstance(network, Uses) else []
+    for site in sites:
+        function, _, names = site.name.partition("() of ")
+        runs_over_steps = site.axes == (len(site.values[0].shape) - 1,)  # behind the channels
+        if function != "conv1d" or not runs_over_steps:
+            continue
+        for name in names.split(", "):
+            part = network.chosen.get(name)
+            if part is not None and part.ndim > 1 and part.shape[-1] > 1:  # no bias, no kernel of 1
+                found.append(name)
+    return list(dict.fromkeys(found))
 
 
 def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:
@@ -352,14 +365,14 @@ class _Work:
         bands: Bands,
         seed: int,
         progress: bool,
-        limit_minutes: int | None,
+        clock: Clock,
     ) -> None:
         """Plan the work on some sequences."""
         self.network = network
         self.data = data
         self.bands = bands
         self.progress = progress
-        self.limit_minutes = limit_minutes
+        self.clock = clock
         self.count = len(data[0])
         generator = torch.Generator("cpu").manual_seed(seed)
         order = torch.randperm(self.count, generator=generator, device="cpu")
@@ -399,26 +412,26 @@ class _Work:
     def _foretell(self, seconds: float) -> None:
         """Say how long it will take, before most of it, and refuse what is above the limit."""
         n_read = min(self.network.at_once, len(self.finding))
-        forecast = seconds / n_read * self.count
-        minutes = forecast / 60
-        if self.limit_minutes is not None:
-            words = (
-                f"below the forecast of {minutes:.0f} minutes for {self.count} sequences "
-                "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)"
-            )
-            require("limit_minutes", self.limit_minutes, minutes <= self.limit_minutes, words)
-        if self.progress and forecast > TOLD:
+        left = seconds / n_read * (self.count - n_read)
+        minutes = self.clock.minutes_in(left)
+        self.clock.refuse(
+            minutes,
+            f"at least {math.ceil(minutes)}, the forecast for {self.count} sequences "
+            "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)",
+        )
+        self.network.passes.clock = Clock.start()  # what was forecast is let go on
+        if self.progress and 60 * minutes > TOLD:
             # where the bar is: in a notebook on the page, where nothing is an error
             stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr
             print(f"diagnose: about {minutes:.0f} minutes (limit_minutes refuses).", file=stream)
 
     def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
         """Yield readings of half of the sequences, and show how many are done."""
-        inputs, targets = (part[half].split(self.network.at_once) for part in self.data)
+        inputs, targets = self.data
         with bar(f"diagnose, {of}", len(half), self.progress) as advance:
-            for pair in zip(inputs, targets, strict=True):
-                yield self.network.read(*pair)
-                advance(len(pair[0]))
+            for places in half.split(self.network.at_once):
+                yield self.network.read(inputs[places], targets[places])
+                advance(len(places))
 
 
 def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
@@ -428,8 +441,10 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     count = statistic.shape[-1]
     rng = np.random.default_rng(seed)
     low, ratio, high = ratio_bands(statistic, projection, rng)
-    gaussian = 1 / np.sqrt(2), 2.0  # stable scale and index of noise with the variance 1
-    needed, least, most = (sequences_needed(r, *gaussian, error=ERROR) for r in (ratio, high, low))
+    scale, index = 1 / np.sqrt(2), 2.0  # the stable law of noise with the variance 1
+    needed = sequences_needed(ratio, scale, index, error=ERROR)
+    least = sequences_needed(high, scale, index, error=ERROR)
+    most = sequences_needed(low, scale, index, error=ERROR)
     false = inference.false_detections(statistic[None], SIGNIFICANCE, rng, SIGN_DRAWS)
     mean = statistic.mean(-1)
     error = inference.deviation(statistic) / np.sqrt(count)
@@ -465,8 +480,8 @@ def ratio_bands(
     sequences there are.
     """
     # of each lag in units of its largest number, as squares of the smallest would vanish
-    sizes = [np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)]
-    size = np.maximum(*sizes)
+    largest = np.abs(statistic).max(-1, keepdims=True)
+    size = np.maximum(largest, np.abs(projection).max(-1, keepdims=True))
     unit = np.where(size > 0, size, 1)
     signal = (statistic / unit).T
     whole = (projection / unit).T

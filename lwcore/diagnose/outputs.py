@@ -11,11 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.tensors import dense, in_order, tensors_in
+from lwcore.diagnose.tensors import dense, few, in_order, tensors_in
 from lwcore.diagnose.trials import Layout
 from lwcore.signatures import require
-
-_FEW_NAMES = 6  # that are told
 
 
 class Leaf(NamedTuple):
@@ -128,13 +126,15 @@ def shown(given: Any) -> str:
     if isinstance(given, Tensor):
         return f"{tuple(given.shape)}"
     if isinstance(given, Mapping):
-        parts = {str(name): part for name, part in given.items()}
+        names = map(str, given)
+        parts = [*given.values()]
     elif isinstance(given, list | tuple):
-        parts = {f"[{place}]": part for place, part in enumerate(given)}
+        names = map("[{}]".format, range(len(given)))
+        parts = [*given]
     else:
         return f"a {type(given).__name__}"
     words = []
-    for name, part in parts.items():
+    for name, part in zip(names, parts, strict=True):
         is_tensor = isinstance(part, Tensor)
         words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
     return ", ".join(words)
@@ -159,7 +159,7 @@ def require_finite(
         if bool(numbers.isnan().any()) or (is_learned and bool(numbers.isinf().any())):
             spoilt.append(name)
     words = "finite. Has training diverged? Take weights from before that"
-    told = f"NaN or infinite in {', '.join(spoilt[:_FEW_NAMES])}"
+    told = f"NaN or infinite in {few(spoilt)}"
     require("parameters", told, not spoilt, words)
     told = "NaN or infinite somewhere"
     if inputs is not None and data is not None:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as trees
 from lwcore.ambient import placed
 from lwcore.cells import GRU, LSTM, Cell
 from lwcore.diagnose.adapter import Adapter, Bands
-from lwcore.diagnose.tensors import ZEROS, tensors_in
+from lwcore.diagnose.tensors import ZEROS, flat, n_numbers, tensors_in
 from lwcore.diagnose.times import rows_of
 from lwcore.diagnose.trials import last_steps
 from lwcore.gradient import carry_back, first_loss
@@ -124,7 +124,7 @@ class _Reading(NamedTuple):
             steps = slice(start, trace.length - lag)
             step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
             parts = vjp(step, trace.parameters)[1](rows)[0]
-            vectors[band] += torch.cat([part.flatten() for part in parts.values()])
+            vectors[band] += flat(parts.values())
         return torch.stack(vectors)
 
     def band_numbers(
@@ -138,7 +138,9 @@ class _Reading(NamedTuple):
 
     def _transported(self, bands: Bands) -> Iterator[tuple[int, int, int, Tensor]]:
         """Yield δ carried back by each lag: the band, the lag, the first step, and the rows."""
-        band_of = {lag: place for place, band in enumerate(bands) for lag in band}
+        band_of: dict[int, int] = {}
+        for place, band in enumerate(bands):
+            band_of |= dict.fromkeys(band, place)
         first = max(self.first, 0)
         for lag, rows in carry_back(self.trace, self.delta, sorted(band_of), first):
             yield band_of[lag], lag, max(first - lag, 0), rows
@@ -183,18 +185,25 @@ class Recurrent(Adapter):
     def _chosen(self) -> dict[str, Tensor]:
         if self.module is None:
             found = recurrent_modules(self.model)
-            words = "one nn.LSTM, GRU, RNN or cell"
-            require("recurrent modules of model", len(found), len(found) == 1, words)
+            require(
+                "recurrent modules of model",
+                len(found),
+                len(found) == 1,
+                "one nn.LSTM, GRU, RNN or cell",
+            )
             (self.module,) = found
-        has_more = any(getattr(self.module, name, 0) for name in ("bidirectional", "proj_size"))
+        options = vars(self.module)
+        has_more = bool(options.get("bidirectional") or options.get("proj_size"))
         is_made_anew = parametrize.is_parametrized(self.module) or not _owns_weights(self.module)
         is_plain = not has_more and not is_made_anew and learned(self.module)
-        words = (
+        require(
+            "recurrent module",
+            self.module,
+            is_plain,
             "of one direction of time, without projections, and all its weights parameters "
             "that are learned (name those that are in `parameters`, to read them by their "
-            "uses)"
+            "uses)",
         )
-        require("recurrent module", self.module, is_plain, words)
         self.time_axis = 1 if getattr(self.module, "batch_first", True) else 0
         self.called = type(self.module).__name__
         return dict(self.module.named_parameters())
@@ -207,8 +216,8 @@ class Recurrent(Adapter):
         self.recurrence = self._recurrence(copied, calls)
         read, initial = self._taken(calls)
         n_neurons = initial[0, self.recurrence.carried].numel()
-        self.kind = f"{self.called}, {n_neurons:,} neurons"
-        n_parameters = sum(part.numel() for part in self.chosen.values())
+        self.kind = self.passes.kind = f"{self.called}, {n_neurons:,} neurons"
+        n_parameters = n_numbers(self.chosen.values())
         n_states = read.shape[1] * self.recurrence.state_size
         self.limit_batch(max(n_states, n_parameters, self.entries))
 
@@ -226,8 +235,12 @@ class Recurrent(Adapter):
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
         read, state = calls[0].read, calls[0].state
         is_plain = isinstance(read, Tensor) and read.ndim == 3
-        words = "a tensor of three axes, equally long sequences"
-        require(f"inputs of the {self.called}", type(read).__name__, is_plain, words)
+        require(
+            f"inputs of the {self.called}",
+            type(read).__name__,
+            is_plain,
+            "a tensor of three axes, equally long sequences",
+        )
         inputs = read.detach().cpu().double().movedim(self.time_axis, 1)
         if state is None:
             return inputs, inputs.new_zeros(len(inputs), self.recurrence.state_size)
@@ -251,19 +264,23 @@ class Recurrent(Adapter):
 
     def _delta(self, calls: list[ModuleCall], number: Tensor) -> Tensor:
         """Return a number's gradients in the states that the module gave, (B, T, S), in float64."""
-        by_call = [tensors_in(call.given) for call in calls]
-        every = list(itertools.chain(*by_call))
-        found = torch.autograd.grad(number, every, retain_graph=True, **ZEROS)
-        gradients = (part.cpu().double() for part in found)
-        return self._state_gradients([[next(gradients) for _ in given] for given in by_call])
+        given = tensors_in([call.given for call in calls])
+        found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
+        n_parts = len(given) // len(calls)  # h and c of an LSTM, say
+        gradients = [part.cpu().double() for part in found]
+        by_call = []
+        for place in range(0, len(gradients), n_parts):
+            by_call.append(gradients[place : place + n_parts])
+        return self._state_gradients(by_call)
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Return the trace of sequences, and each one's δ."""
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
-            total = self.losses(predictions, targets).sum()
-        words = "one of what the recurrent module gives"
-        require("loss", self.loss_name, total.requires_grad, words)
+            total = self.objective.of(predictions, targets).sum()
+        require(
+            "loss", self.loss_name, total.requires_grad, "one of what the recurrent module gives"
+        )
         trace = Trace.scan(self.recurrence, *self._taken(calls))
         return _Reading(trace, self._delta(calls, total))
 
@@ -273,15 +290,17 @@ class Recurrent(Adapter):
         """Refuse sequences that are not treated one by one, and what is no such recurrence."""
         super().check(inputs, targets)
         why = "" if self.is_fit else self.unfit(inputs, targets)
-        words = (
+        require(
+            "step",
+            f"{self.called}, {why}",
+            not why,
             "a recurrence of which all else is within a step: name its parameters in "
-            "`parameters`, to read it by their uses"
+            "`parameters`, to read it by their uses",
         )
-        require("step", f"{self.called}, {why}", not why, words)
 
     def unfit(self, inputs: Tensor, targets: Tensor) -> str:
         """Return why the model is not this one recurrence, all else within a step; "" if it is."""
-        self._check_ends(targets)
+        self._measure_ends(targets)
         why = self._reads_otherwise() or self._looks_back_beside() or self._looks_back_behind()
         if why:
             return why
@@ -362,15 +381,19 @@ class Loop(Recurrent):
         return Layers(layer.requires_grad_(False))
 
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
-        is_plain = _is_chain(calls) and all(call.read.ndim == 2 for call in calls)
-        is_plain = is_plain and not any(call.more for call in calls)
-        is_plain = is_plain and all(part.is_floating_point() for part in tensors_in(calls[0].given))
-        words = (
+        is_plain = _is_chain(calls)
+        for call in calls:
+            is_plain = is_plain and call.read.ndim == 2 and not call.more
+        for part in tensors_in(calls[0].given) if is_plain else []:
+            is_plain = is_plain and part.is_floating_point()
+        require(
+            "step",
+            self.called,
+            is_plain,
             "called once a step with inputs (B, D), the state that it gave a step before, of real "
             "numbers, and nothing else. Any other is read by uses: name its parameters in "
-            "`parameters`"
+            "`parameters`",
         )
-        require("step", self.called, is_plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
             return read, read.new_zeros(len(read), self.recurrence.state_size)
@@ -430,34 +453,44 @@ def _owns_weights(module: nn.Module) -> bool:
 
 def learned(module: nn.Module) -> bool:
     """Say whether a module has parameters, and none of them is frozen."""
-    needed = [part.requires_grad for part in module.parameters()]
-    return bool(needed) and all(needed)
+    parameters = [*module.parameters()]
+    return bool(parameters) and all(part.requires_grad for part in parameters)
 
 
 def recurrent_modules(model: nn.Module) -> list[nn.Module]:
     """Return PyTorch's recurrent layers and cells of `lwcore.cells` in a model that are learned."""
-    parts = [part for part in model.modules() if isinstance(part, nn.RNNBase | Cell)]
-    return [part for part in parts if learned(part)]
+    found: list[nn.Module] = []
+    for part in model.modules():
+        if isinstance(part, nn.RNNBase | Cell) and learned(part):
+            found.append(part)
+    return found
 
 
 def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     """Return the one module that a model calls in a loop with what it gave before, if any."""
     weight = next(model.parameters(), inputs)
-    inside = [part for part in model.modules() if part is not model and learned(part)]
+    inside = [part for part in [*model.modules()][1:] if learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
         model(placed(inputs, weight.device).clone())
-    loops = [part for part, own in calls.items() if _is_chain(own)]
-    inner = {part for loop in loops for part in loop.modules() if part is not loop}
-    outer = [part for part in loops if part not in inner]
+    loops = []
+    within_loops: set[nn.Module] = set()
+    for part, own in calls.items():
+        if _is_chain(own):
+            loops.append(part)
+            for child in part.children():
+                within_loops.update(child.modules())
+    outer = [part for part in loops if part not in within_loops]
     return outer[0] if len(outer) == 1 else None
 
 
 def _is_chain(calls: Sequence[ModuleCall]) -> bool:
     """Say whether there are several calls, each from the state that the one before gave."""
-    if len(calls) < 2 or not all(isinstance(call.read, Tensor) for call in calls):
+    if len(calls) < 2 or not isinstance(calls[0].read, Tensor):
         return False
     for before, after in itertools.pairwise(calls):
-        given, state = tensors_in(before.given), tensors_in(after.state)
-        if len(given) != len(state) or not given or not all(map(torch.equal, given, state)):
+        given = tensors_in(before.given)
+        state = tensors_in(after.state)
+        is_same = len(given) == len(state) > 0 and all(map(torch.equal, given, state))
+        if not is_same or not isinstance(after.read, Tensor):
             return False
     return True

@@ -12,7 +12,7 @@ from torch import Tensor
 from lwcore.ambient import in_double, placed
 from lwcore.diagnose.sites import Site
 from lwcore.diagnose.tape import Tape
-from lwcore.diagnose.tensors import ZEROS, dense, in_reals
+from lwcore.diagnose.tensors import ZEROS, dense, flat, in_reals, n_numbers
 
 
 class Replay:
@@ -42,10 +42,10 @@ class Replay:
                 values.append(value)
                 pulls.append(cotangent)
         if not values:
-            n_parameters = sum(part.numel() for part in self.theta)
+            n_parameters = n_numbers(self.theta)
             return torch.zeros(n_parameters, dtype=torch.float64)
         gradients = torch.autograd.grad(values, self.theta, pulls, retain_graph=True, **ZEROS)
-        return torch.cat([in_double(dense(part).flatten()).cpu() for part in gradients])
+        return flat([in_double(dense(part)).cpu() for part in gradients])
 
     @cached_property
     def _backward(self) -> tuple[list[Tensor], Sequence[Tensor]]:

@@ -45,6 +45,7 @@ from lwcore.diagnose.tensors import in_reals
 from lwcore.diagnose.times import (
     SIGHTINGS,
     Bounds,
+    Evidence,
     Sightings,
     are_told,
     has_unknown,
@@ -153,16 +154,11 @@ class Gathered(NamedTuple):
         return cls([*groups.values()], plan)
 
     @property
-    def are_told(self) -> bool:
-        """Whether the step of each row is known, also where not all steps were tried."""
-        return all(are_told(group.own.low, group.own.high) for group in self.groups)
-
-    def are_sure(self, length: int) -> bool:
-        """Say whether the steps of all rows, and of what joins them, are known for sure."""
-        for group in self.groups:
-            if not (group.own.are_sure(length, 1) and group.joined.are_sure(length, 1)):
-                return False
-        return True
+    def evidence(self) -> Evidence:
+        """What is known of all rows, and of what joins them."""
+        rows = [group.own for group in self.groups]
+        joins = [group.joined for group in self.groups]
+        return Evidence(rows, joins, n_behind=1)
 
     def sites(self, starts: Sequence[Call], length: int) -> list[Site]:
         """Return the sites; `starts` are the steps on the way, which no data are in."""
@@ -179,8 +175,12 @@ class Gathered(NamedTuple):
             self._refuse_rare(group, length)
             rows = self._waited(group, starts)
             is_told = are_told(rows.low, rows.high)
-            told = f"{name}: its steps cannot be told in sequences of {length}"
-            require("parameters", told, is_told, f"used at each step in turn. Else {LEAVE_OUT}")
+            require(
+                "parameters",
+                f"{name}: its steps cannot be told in sequences of {length}",
+                is_told,
+                f"used at each step in turn. Else {LEAVE_OUT}",
+            )
             times = settled(rows.low, rows.high, length)
             found.append(Site(name, group.values, rows.axes, times))
         return found
@@ -188,12 +188,13 @@ class Gathered(NamedTuple):
     def _refuse_rare(self, group: _Group, length: int) -> None:
         """Refuse rows whose last step was seen in so few trials that a later one may be missed."""
         for rows in (group.own, group.joined):
-            told = (
+            require(
+                "parameters",
                 f"{group.values[0].name}: step {rows.low[rows.seen.argmin()]} moves it in only "
-                f"{rows.seen.min()} of many trials, as behind a gate that is mostly closed"
+                f"{rows.seen.min()} of many trials, as behind a gate that is mostly closed",
+                rows.are_sure(length, 1),
+                f"used on data in most steps: open the gate to measure. Else {LEAVE_OUT}",
             )
-            words = f"used on data in most steps: open the gate to measure. Else {LEAVE_OUT}"
-            require("parameters", told, rows.are_sure(length, 1), words)
 
     def _waited(self, group: _Group, starts: Sequence[Call]) -> Bounds:
         """Return the step of each row, later than the one that moves it where it waits for a join.
@@ -230,8 +231,12 @@ class Gathered(NamedTuple):
             return own.later(group.joined)
         told = f"{group.values[0].name}: in some calls its value waits for the next step, in "
         told += "others not"
-        words = f"used alike in all steps, so that its step can be told. Else {LEAVE_OUT}"
-        require("parameters", told, self._joined_by_a_use(group), words)
+        require(
+            "parameters",
+            told,
+            self._joined_by_a_use(group),
+            f"used alike in all steps, so that its step can be told. Else {LEAVE_OUT}",
+        )
         return own
 
     def _states_begun(self, starts: Sequence[Call]) -> set[Slot]:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
+from lwcore.diagnose.tensors import tensors_in
 from lwcore.diagnose.trials import PATTERN, Layout
 from lwcore.signatures import require
 
@@ -42,6 +43,16 @@ class Call(NamedTuple):
     layout: Layout | None  # None: a step on the way from parameters to a use
     autocasts: list[tuple[str, torch.dtype]]  # devices on which it was made in autocast
     slots: list[Slot]  # of what it gives, of a step on the way alone
+
+    @property
+    def is_use(self) -> bool:
+        """Whether its values are of the sequences, and not a step on the way."""
+        return self.layout is not None
+
+    @property
+    def slots_taken(self) -> list[Slot]:
+        """The slots of its arguments."""
+        return [part for part in self.leaves if isinstance(part, Slot)]
 
     @property
     def name(self) -> str:
@@ -71,7 +82,7 @@ class Call(NamedTuple):
 
     def takes_any(self, slots: Collection[Slot]) -> bool:
         """Say whether some of its arguments are in these slots."""
-        return any(isinstance(part, Slot) and part in slots for part in self.leaves)
+        return not {*slots}.isdisjoint(self.slots_taken)
 
     def is_start_of(self, other: Call) -> bool:
         """Say whether it is another one's call with what no data are in, in the place of data.
@@ -81,8 +92,11 @@ class Call(NamedTuple):
         own, theirs = self.signature, other.signature
         if self.layout is not None or len(own) != len(theirs):
             return False
-        pairs = zip(own, theirs, strict=True)
-        return all(a == b or (b is Tensor and isinstance(a, Slot)) for a, b in pairs)
+        for a, b in zip(own, theirs, strict=True):
+            is_slot_for_data = b is Tensor and isinstance(a, Slot)
+            if a != b and not is_slot_for_data:
+                return False
+        return True
 
 
 class Join(NamedTuple):
@@ -114,11 +128,14 @@ class Plan:
         """Add what another trial found, which began with this plan; say if there are more uses."""
         has_more = self.with_data.keys() != other.with_data.keys()
         joins = {} if has_more else self.joins  # which go by the numbers of uses
+        self.uneven |= other.uneven
         for use, join in other.joins.items():
             if use not in joins or join.number < joins[use].number:
                 joins[use] = join
-        self.uneven |= other.uneven
-        self.joins = {use: join for use, join in joins.items() if join.number not in self.uneven}
+        for use, join in [*joins.items()]:
+            if join.number in self.uneven:
+                del joins[use]
+        self.joins = joins
         self.layouts = other.layouts
         self.with_data = other.with_data
         self.data |= other.data
@@ -145,9 +162,12 @@ class Tape(TorchFunctionMode):
         self.calls: list[Call] = []
         self.made: list[list[Tensor]] = []  # of each use
         self.kept: list[Any] = list(parameters)  # alive, so that no other has its id
-        self.slots = {id(part): Slot(place) for place, part in enumerate(parameters)}
+        self.slots: dict[int, Slot] = {}  # of what carries parameters, by its id
+        self.origins: list[list[int]] = []  # the parameters in what is in each slot
+        for place, part in enumerate(parameters):
+            self.slots[id(part)] = Slot(place)
+            self.origins.append([place])
         self.known: dict[Any, list[Slot]] = {}  # steps on the way that were taken before
-        self.origins = [[place] for place in range(len(parameters))]  # parameters in each value
         self.unfollowed: set[int] = set()  # parameters used where no gradient is followed
         self.is_trial = plan is None
         self.plan = plan or Plan()
@@ -168,12 +188,21 @@ class Tape(TorchFunctionMode):
         has_joins = not self.watched or self.joined.keys() == self.plan.joins.keys()
         return has_joins and self.n_placed == len(self.plan.layouts)
 
+    @property
+    def uses(self) -> list[Call]:
+        """The calls that made values of the sequences."""
+        return [call for call in self.calls if call.is_use]
+
+    @property
+    def starts(self) -> list[Call]:
+        """The calls that no data are in: steps on the way to a use."""
+        return [call for call in self.calls if not call.is_use]
+
     def uneven_call(self, count: int) -> Call | None:
         """Return a use whose value is not of so many sequences, or what it is joined to is not."""
-        uses = [call for call in self.calls if call.layout is not None]
-        for use, (call, made) in enumerate(zip(uses, self.made, strict=True)):
-            layout = call.layout
-            if layout is None or not layout.holds(made[0], count):
+        for use, (call, made) in enumerate(zip(self.uses, self.made, strict=True)):
+            assert call.layout is not None
+            if not call.layout.holds(made[0], count):
                 return call
             joined = self.joined.get(use)
             if joined is not None and not self.plan.joins[use].layout.holds(joined, count):
@@ -183,15 +212,18 @@ class Tape(TorchFunctionMode):
     @property
     def may_lack_data(self) -> bool:
         """Whether a call took real numbers that were no data, as zeros behind a closed gate."""
-        ways = [call for call in self.calls if call.layout is None]
-        return any(_is_real(part) for call in ways for part in call.leaves)
+        return any(_has_reals(call.leaves) for call in self.starts)
 
     def sources(self, call: Call) -> list[int]:
         """Return the places of the parameters that a call takes."""
-        return self._origins_of(part for part in call.leaves if isinstance(part, Slot))
+        return self._origins_of(call.slots_taken)
 
     def _origins_of(self, slots: Iterable[Slot]) -> list[int]:
-        return sorted({place for slot in slots for place in self.origins[slot]})
+        """Return the places of the parameters in what is in some slots."""
+        places: set[int] = set()
+        for slot in slots:
+            places.update(self.origins[slot])
+        return sorted(places)
 
     def replay(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
         """Return the values of all uses, for other parameters and the same data."""
@@ -199,10 +231,10 @@ class Tape(TorchFunctionMode):
         made = []
         for call in self.calls:
             given = call(values)
-            if call.layout is None:
-                values += given
-            else:
+            if call.is_use:
                 made.append(given)
+            else:
+                values += given
         return made
 
     def __torch_function__(
@@ -216,7 +248,7 @@ class Tape(TorchFunctionMode):
         self.n_functions += 1
         number = self.n_functions
         leaves = trees.tree_leaves((args, named))
-        takes_parameters = any(id(part) in self.slots for part in leaves)
+        takes_parameters = not self.slots.keys().isdisjoint(map(id, leaves))
         name = getattr(function, "__name__", "")
         if takes_parameters and name in _SCANS:
             with self:
@@ -234,24 +266,27 @@ class Tape(TorchFunctionMode):
     def _record(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Run a function of parameters, and note it as a use or as a step on the way."""
         leaves, spec = trees.tree_flatten((args, named))
-        slots = [self.slots.get(id(part)) for part in leaves]
         made = function(*args, **named)
         given = trees.tree_leaves(made)
-        outputs = [i for i, part in enumerate(given) if getattr(part, "requires_grad", False)]
-        if not outputs:
-            if not torch.is_grad_enabled() and any(_is_real(part) for part in given):
-                self.unfollowed.update(self._origins_of(s for s in slots if s is not None))
-            return made  # else it is a shape, say
         held = []
-        for part, slot in zip(leaves, slots, strict=True):
+        for part in leaves:
             data = part.detach() if isinstance(part, Tensor) else part
-            held.append(data if slot is None else slot)
+            held.append(self.slots.get(id(part), data))
+        outputs = []
+        for place, part in enumerate(given):
+            if getattr(part, "requires_grad", False):
+                outputs.append(place)
+        if not outputs:
+            if not torch.is_grad_enabled() and _has_reals(given):
+                slots = [part for part in held if isinstance(part, Slot)]
+                self.unfollowed.update(self._origins_of(slots))
+            return made  # else it is a shape, say
         layout = self._layout_of(given[outputs[0]])
         call = Call(function, held, spec, outputs, layout, _autocasts_now(), [])
-        if layout is None:
-            self._note_step(call, leaves, given)
-            return made
-        return self._note_use(call, made)
+        if call.is_use:
+            return self._note_use(call, made)
+        self._note_step(call, leaves, given)
+        return made
 
     def _layout_of(self, value: Tensor) -> Layout | None:
         """Find where a value has its sequences, in a trial; later this is known."""
@@ -287,13 +322,11 @@ class Tape(TorchFunctionMode):
     def _note_step(self, call: Call, leaves: list[Any], given: list[Any]) -> None:
         """Keep a step on the way from parameters to a use, once if a loop takes it anew."""
         carried = [given[place] for place in call.outputs]
-        tensors = [part for part in leaves if isinstance(part, Tensor)]
-        self.kept += tensors + carried
-        data = [
-            id(part)
-            for part, held in zip(leaves, call.leaves, strict=True)
-            if isinstance(held, Tensor)
-        ]
+        self.kept += tensors_in(leaves) + carried
+        data = []
+        for part, held in zip(leaves, call.leaves, strict=True):
+            if isinstance(held, Tensor):
+                data.append(id(part))
         slots = self.known.setdefault((call.signature, *data), [])
         if not slots:
             for _ in carried:
@@ -312,18 +345,21 @@ class Tape(TorchFunctionMode):
         With ``q = query(h)``, all of ``relu(q)`` is made of that use alone. ``q + k``, of another
         use, and ``q * x``, of data, join it with something else.
         """
-        tensors = [part for part in leaves if isinstance(part, Tensor)]
-        taken = [self.alone[id(part)] for part in tensors if id(part) in self.alone]
-        if not taken:
+        tensors = tensors_in(leaves)
+        uses: set[int] = set()
+        for part in tensors:
+            uses |= self.alone.get(id(part), set())
+        if not uses:
             return
-        uses: set[int] = set().union(*taken)
-        is_joined = any(own != uses for own in taken)
+        is_joined = False
         for place, part in enumerate(tensors):
-            if id(part) not in self.alone:
-                if Layout.of(part) is not None:
-                    self.plan.data.add((number, place))
-                is_joined |= (number, place) in self.plan.data | self.others.data
-        results = [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
+            if id(part) in self.alone:
+                is_joined |= self.alone[id(part)] != uses
+                continue
+            if Layout.of(part) is not None:
+                self.plan.data.add((number, place))
+            is_joined |= (number, place) in self.plan.data | self.others.data
+        results = tensors_in(given)
         self.kept += results + tensors
         if not is_joined:
             for part in results:
@@ -355,12 +391,16 @@ class Tape(TorchFunctionMode):
 
 def _autocasts_now() -> list[tuple[str, torch.dtype]]:
     """Return the devices that are in autocast, and its types."""
-    enabled = [device for device in _DEVICES if torch.is_autocast_enabled(device)]
-    return [(device, torch.get_autocast_dtype(device)) for device in enabled]
+    found = []
+    for device in _DEVICES:
+        if torch.is_autocast_enabled(device):
+            found.append((device, torch.get_autocast_dtype(device)))
+    return found
 
 
-def _is_real(part: Any) -> bool:
-    return isinstance(part, Tensor) and part.is_floating_point()
+def _has_reals(parts: Iterable[Any]) -> bool:
+    """Say whether there are real numbers in some tensor."""
+    return any(part.is_floating_point() for part in tensors_in([*parts]))
 
 
 def _recordable(
@@ -376,22 +416,32 @@ def _recordable(
         name = name.replace("i", "", 1)
         function = getattr(Tensor, name)
     writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-    words = (
+    require(
+        "model",
+        f"{name}() of a parameter",
+        not writes,
         "one that writes no parameter in place, nor what is made of it: by torch.where or "
         "torch.cat, say. Are steps sent to layers by index? Then name in `parameters` those to "
-        "look at, without these"
+        "look at, without these",
     )
-    require("model", f"{name}() of a parameter", not writes, words)
     if function not in (functional.embedding, functional.embedding_bag):
         return function, args, named
     bound = inspect.signature(function).bind(*args, **named)
     bound.apply_defaults()
     given = bound.arguments
-    words = "None: it writes to the weights in a forward pass. Scale them once, and leave it out"
-    require("max_norm", given["max_norm"], given["max_norm"] is None, words)
+    require(
+        "max_norm",
+        given["max_norm"],
+        given["max_norm"] is None,
+        "None: it writes to the weights in a forward pass. Scale them once, and leave it out",
+    )
     by_count = given["scale_grad_by_freq"]
-    words = "False: it weighs gradients of a sequence by what others hold"
-    require("scale_grad_by_freq", by_count, not by_count, words)
+    require(
+        "scale_grad_by_freq",
+        by_count,
+        not by_count,
+        "False: it weighs gradients of a sequence by what others hold",
+    )
     given["sparse"] = False
     return function, bound.args, bound.kwargs
 
@@ -407,18 +457,24 @@ def _seen_through(function: Any) -> Any:
 def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> tuple[Tensor, ...]:
     """Run a stack of PyTorch's recurrent layers step by step, each by its cell."""
     is_packed = isinstance(second, Tensor) and second.dtype == torch.int64  # sizes of its batches
-    words = (
+    require(
+        f"inputs of {name}()",
+        "packed",
+        not is_packed,
         "sequences that are padded and not packed (padding behind a sequence changes nothing "
-        "before it: leave out pack_padded_sequence)"
+        "before it: leave out pack_padded_sequence)",
     )
-    require(f"inputs of {name}()", "packed", not is_packed, words)
     state, weights = second, third
     _, n_layers, _, _, bidirectional, batch_first = options
     require("bidirectional", bidirectional, not bidirectional, "False, for a causal model")
     per_layer = len(weights) // n_layers
     is_projected = per_layer in (3, 5)  # one weight more than two, and than four with biases
-    words = "0: steps with projections are not read. Leave its parameters out, by `parameters`"
-    require("proj_size", "above 0", not is_projected, words)
+    require(
+        "proj_size",
+        "above 0",
+        not is_projected,
+        "0: steps with projections are not read. Leave its parameters out, by `parameters`",
+    )
     cell = getattr(torch, f"{name}_cell")
     has_two_states = name == "lstm"
     time_axis = int(batch_first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.utils import _pytree as trees
 
 from lwcore.signatures import ArgumentError
 
+_FEW_NAMES = 6  # that are told
 # for `torch.autograd.grad`: 0 in what is not used
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 
@@ -28,6 +29,19 @@ def tensors_in(given: Any) -> list[Any]:
     return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
 
 
+def n_numbers(tensors: Iterable[Tensor]) -> int:
+    """Return how many numbers some tensors hold together."""
+    total = 0
+    for part in tensors:
+        total += part.numel()
+    return total
+
+
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    """Return all numbers of some tensors as one vector."""
+    return torch.cat([part.flatten() for part in tensors])
+
+
 def dense(tensor: Tensor) -> Tensor:
     """Return a tensor that is not sparse."""
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
@@ -41,6 +55,13 @@ def in_order(tensor: Tensor) -> Tensor:
 def in_reals(tensor: Tensor) -> Tensor:
     """Return complex numbers as pairs, others as they are."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def few(names: Sequence[str]) -> str:
+    """Write names, or the first few and how many more."""
+    shown = ", ".join(names[:_FEW_NAMES])
+    n_more = len(names) - _FEW_NAMES
+    return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
 @contextmanager

@@ -16,6 +16,7 @@ _STEADY = 12  # pairs of sequences that must say that an entry is of an earlier 
 # that were seen, so many pairs miss it once in a million.
 SIGHTINGS = 20
 _MANY_STEPS = 8  # that go evenly, which chance does not do
+_LATER = 4  # later steps that are tried alone
 
 
 class Rows(NamedTuple):
@@ -64,20 +65,58 @@ class Bounds(NamedTuple):
         parts = zip(self[1:], other[1:], strict=True)
         return Bounds(self.axes, *map(np.concatenate, parts))
 
+    def go_evenly(self, length: int, n_behind: int) -> bool:
+        """Say whether rows go evenly through the steps, up to the last or so many before it."""
+        steps = settled(self.low, self.high, length)
+        return not has_unknown(self) and _go_evenly(steps[self.low >= 0], length, n_behind)
+
     def are_sure(self, length: int, n_behind: int) -> bool:
         """Say whether rows go evenly through the steps, or each was seen often enough.
 
         Evenly is up to the last step, or to so many before it, as U h does.
         """
-        steps = settled(self.low, self.high, length)
-        is_even = not has_unknown(self) and _go_evenly(steps[self.low >= 0], length, n_behind)
-        return is_even or bool(self.seen.min() >= SIGHTINGS)
+        return self.go_evenly(length, n_behind) or bool(self.seen.min() >= SIGHTINGS)
+
+
+class Evidence(NamedTuple):
+    """What is known so far of rows whose last steps are wanted.
+
+    Each of `rows` must be told its step, also in a long sequence; `joins` only have to be sure.
+    Rows that go evenly may end `n_behind` steps before the last one.
+    """
+
+    rows: Sequence[Bounds]
+    joins: Sequence[Bounds]
+    n_behind: int
+
+    @property
+    def are_told(self) -> bool:
+        """Whether the step of each row is known, also where not all steps were tried."""
+        return all(are_told(rows.low, rows.high) for rows in self.rows)
+
+    def are_sure(self, length: int) -> bool:
+        """Say whether the steps of all rows, and of what joins them, are known for sure."""
+        every = [*self.rows, *self.joins]
+        return all(rows.are_sure(length, self.n_behind) for rows in every)
+
+    def later_starts(self, length: int) -> list[int]:
+        """Return steps behind rows that go unevenly, from which on later steps are tried alone."""
+        behind: set[int] = set()
+        for rows in (*self.rows, *self.joins):
+            if not rows.go_evenly(length, self.n_behind):
+                behind.update((rows.high + 1).tolist())
+        found = sorted(behind & {*range(1, length)})
+        every = -(-len(found) // _LATER)
+        return found[:: max(every, 1)]
 
 
 class Sightings:
     """The last step that moves each entry of a value, and its rows, from pair to pair.
 
     With `splits`, entries that are steadily of an earlier step than others make a row of their own.
+    A row that an earlier step always moves, and its last step in a share q of the sequences, needs
+    that one pair differs there: of 512 trials all miss it with the chance (1 − 2q)^512, which is
+    3·10⁻⁵ for q = 0.01 and 0.05 for q = 0.003. Then its step is too early.
     """
 
     def __init__(self, tried: Sequence[int], length: int, splits: bool = False) -> None:
@@ -92,6 +131,29 @@ class Sightings:
 
     def add(self, by_pair: Steps) -> None:
         """Add what some pairs of sequences say, (pairs, …)."""
+        self._add_steps(by_pair)
+        self._find_rows(by_pair)
+
+    def add_later(self, by_pair: Steps) -> bool:
+        """Add what pairs say of later steps alone, if any moves an entry; say if so."""
+        known_or_later = np.maximum(by_pair, self.low)
+        is_later = bool((known_or_later > self.low).any())
+        if is_later:
+            self._add_steps(known_or_later)
+            self._find_rows(by_pair)
+        return is_later
+
+    def _find_rows(self, by_pair: Steps) -> None:
+        """Find the rows anew, and count in how many pairs the last step of each has moved it."""
+        times = Times(self.low, next_starts(self.low, self.tried, self.length))
+        splits = self.splits and self.n_pairs >= _STEADY
+        bounds = bounds_of(times, self.is_steady if splits else False)
+        if bounds is not None:
+            bounds = bounds._replace(seen=self._seen(bounds, by_pair))
+        self.bounds = bounds
+
+    def _add_steps(self, by_pair: Steps) -> None:
+        """Take the later step of each entry, and note where pairs do not say the same."""
         low = by_pair.max(0)
         is_steady = (by_pair == low).all(0)
         if self.n_pairs:
@@ -100,25 +162,23 @@ class Sightings:
         self.low = low
         self.is_steady = is_steady
         self.n_pairs += len(by_pair)
-        self.times = Times(low, next_starts(low, self.tried, self.length))
-        before = self.bounds
-        splits = self.splits and self.n_pairs >= _STEADY
-        bounds = bounds_of(self.times, is_steady if splits else False)
-        if bounds is not None:
-            others = [axis + 1 for axis in _other_axes(low.ndim, bounds.axes)]
-            own = by_pair.max(axis=tuple(others)).reshape(len(by_pair), -1)
-            seen = (own == bounds.low).sum(0)
-            if before is not None and before.axes == bounds.axes:
-                seen += np.where(before.low == bounds.low, before.seen, 0)
-            bounds = bounds._replace(seen=seen)
-        self.bounds = bounds
 
-    def are_sure(self) -> bool:
-        """Say whether the steps of all rows are known for sure."""
-        if self.bounds is None:
-            return True
-        is_split = self.n_pairs >= _STEADY or not early_entries(self.low, self.bounds.axes).any()
-        return is_split and self.bounds.are_sure(self.length, 0)
+    def _seen(self, bounds: Bounds, by_pair: Steps) -> Steps:
+        """Count the pairs in which a row's last step moved it: these, and those before them."""
+        of_rows = np.moveaxis(by_pair, 0, -1)  # the axes of a value come first
+        of_rows = of_rows.max(_other_axes(self.low.ndim, bounds.axes)).reshape(-1, len(by_pair)).T
+        seen = (of_rows == bounds.low).sum(0)
+        before = self.bounds
+        if before is not None and before.axes == bounds.axes:
+            seen += np.where(before.low == bounds.low, before.seen, 0)
+        return seen
+
+    @property
+    def may_split(self) -> bool:
+        """Whether more pairs may tell that some entries are steadily of an earlier step."""
+        if not self.splits or self.bounds is None or self.n_pairs >= _STEADY:
+            return False
+        return bool(early_entries(self.low, self.bounds.axes).any())
 
     @property
     def rows(self) -> Rows | None:
@@ -152,11 +212,17 @@ def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
     axes: list[int] = []
     early = early_entries(low, axes)
     while early.sum() > _STRAY * n_moved or (early & is_steady).any():
-        left = [axis for axis in _other_axes(low.ndim, axes) if low.shape[axis] > 1]
-        if not left:
+        best = None
+        fewest = (0, 0)
+        for axis in _other_axes(low.ndim, axes):
+            n_early = int(early_entries(low, [*axes, axis]).sum())
+            rank = (n_early, -low.shape[axis])  # of two that say the same, the longer one
+            if low.shape[axis] > 1 and (best is None or rank < fewest):
+                best = axis
+                fewest = rank
+        if best is None:
             break
-        counts = {axis: early_entries(low, [*axes, axis]).sum() for axis in left}
-        axes.append(min(left, key=lambda axis: (counts[axis], -low.shape[axis])))
+        axes.append(best)
         early = early_entries(low, axes)
     others = _other_axes(low.ndim, axes)
     # the last step of a row, and as far as that one may reach

@@ -159,10 +159,9 @@ class Trials:
         for step in self.padded[place].nonzero()[:, 0].tolist():
             first[step] = self.pool[self._draw(len(self.pool))]
         second = self.inputs[self._draw(len(self.inputs))].clone()
-        for step in range(self.length):
-            differs = second[step] != first[step]
-            if not bool(differs[self.varies].all()):
-                second[step] = self._unlike(first[step])
+        differs = (second != first)[:, self.varies].all(1)
+        for step in (~differs).nonzero()[:, 0].tolist():
+            second[step] = self._unlike(first[step])
         second = torch.where(self.static, first, second)
         return torch.stack([first, second])
 
@@ -256,9 +255,9 @@ class Times(NamedTuple):
     high: Steps
 
 
-def n_pairs(length: int) -> int:
-    """Return how many pairs of sequences times are measured from at first."""
-    return max(FEWEST_PAIRS, -(-_TESTED // len(starts(length))))
+def n_pairs(n_starts: int) -> int:
+    """Return from how many pairs of sequences times are measured, by the steps that are tried."""
+    return max(FEWEST_PAIRS, -(-_TESTED // n_starts))
 
 
 def last_steps(
@@ -302,19 +301,31 @@ def steps_by_pair(
         found: list[Steps] = []
         for place in range(0, len(tried), few):
             some = tried[place : place + few]
-            rows = []
-            for pair in together:
-                rows += [pair[0], *(_mixed(pair, start, backwards) for start in some), pair[0]]
-            with torch.enable_grad():
-                made = [one.detach() for one in values(torch.stack(rows))]
-            if not found:
-                shapes = [(len(together), *one.shape[1:]) for one in made]
-                found = [np.full(shape, -1, dtype=np.int32) for shape in shapes]
-            for last, one in zip(found, made, strict=True):
-                by_pair = one.unflatten(0, (len(together), len(some) + 2))
+            for index, made in enumerate(_run_mixed(values, together, some, backwards)):
+                by_pair = made.unflatten(0, (len(together), len(some) + 2))
+                if index == len(found):
+                    shape = (len(together), *made.shape[1:])
+                    found.append(np.full(shape, -1, dtype=np.int32))
                 for start, moved in zip(some, _moved(by_pair), strict=True):
-                    np.maximum(last, start, out=last, where=moved)
+                    np.maximum(found[index], start, out=found[index], where=moved)
         yield found
+
+
+def _run_mixed(
+    values: Callable[[Tensor], Sequence[Tensor]],
+    pairs: Sequence[Tensor],
+    starts: Sequence[int],
+    backwards: bool,
+) -> list[Tensor]:
+    """Return values of each pair's first sequence, of its mixtures, and of the first once more."""
+    rows = []
+    for pair in pairs:
+        rows.append(pair[0])
+        for start in starts:
+            rows.append(_mixed(pair, start, backwards))
+        rows.append(pair[0])
+    with torch.enable_grad():
+        return [made.detach() for made in values(torch.stack(rows))]
 
 
 def starts(length: int) -> list[int]:

@@ -25,8 +25,8 @@ from lwcore.diagnose.reached import Reached
 from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
-from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.times import Sightings
+from lwcore.diagnose.tensors import ZEROS, dense, few, first_line, followed, in_reals, n_numbers
+from lwcore.diagnose.times import Evidence, Sightings
 from lwcore.diagnose.trials import Layout
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
@@ -42,7 +42,8 @@ _LARGE = 16.0  # times the loss, at which gradients are tried, too
 # what must hold, in the words of a refusal
 _SAME_CALLS = (
     "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
-    "Are steps sent to layers by index, or loops as long as the data? Then "
+    "Is a loop as long as the longest of them? Loop over all steps of the inputs, and keep the "
+    "state behind an end by torch.where. Are steps sent to layers by index? Then "
     f"{LEAVE_OUT}"
 )
 _GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
@@ -66,7 +67,8 @@ _NOT_LATER = (
 )
 _NORMALISED = (
     "Of this one the values of all steps move with the last input: are inputs normalised over the "
-    "window, or is its last value subtracted? Do so in the data"
+    "window, or is its last value subtracted? Do so in the data. Does it reverse or sort steps? "
+    "Give them in the order of time, the newest last"
 )
 _READ_EARLIER = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
@@ -76,8 +78,9 @@ _READ_EARLIER = (
 )
 _AT_ONCE = (
     "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
-    "convolution does, whose kernel looks back within lag 0), is detached, or axis 1 of the inputs "
-    "is no time (for channels first, (B, C, T): time_axis=2)"
+    "convolution does, whose kernel looks back within lag 0), is detached, what looks back is not "
+    "learned (a reservoir in buffers: make these parameters to measure them), or axis 1 of the "
+    "inputs is no time (for channels first, (B, C, T): time_axis=2)"
 )
 
 
@@ -260,7 +263,7 @@ class Uses(Adapter):
         found: set[int] = set()
         for name in wanted:
             own = self._named(name)
-            words = f"of the model's parameters or modules: {_few([*every])}"
+            words = f"of the model's parameters or modules: {few([*every])}"
             require("parameters", name, bool(own), words)
             found |= own
         words = "names of one parameter or more, or None if some are learned (require gradients)"
@@ -278,7 +281,7 @@ class Uses(Adapter):
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Read a batch of sequences in one pass."""
         tape, predictions = self._taped(inputs, self.plan)
-        loss_gradients = self.loss_gradients(predictions, targets)
+        loss_gradients = self.objective.gradients(predictions, targets)
         n_padding = self.trials.padding_behind(inputs)
         return _Reading(self, tape, predictions, loss_gradients, n_padding)
 
@@ -309,8 +312,7 @@ class Uses(Adapter):
         require("parameters", [*self.chosen], bool(values), _SEEN)
         self.entries = max(self.entries, sum(prod(value.shape) for value in values))
         self.limit_batch(self.entries)
-        starts = [call for call in trial.calls if call.layout is None]
-        self.sites = self._gathered(values).sites(starts, self.shape[1])
+        self.sites = self._gathered(values).sites(trial.starts, self.shape[1])
         tried = self.tried(inputs, targets)
         reading = self.read(*tried)
         self._check_additive(reading)
@@ -354,8 +356,7 @@ class Uses(Adapter):
 
     def _refuse_closed(self, trial: Tape, n_open: Counter[int]) -> None:
         """Refuse uses that have data in them in too few trials: others may be missed."""
-        uses = [call for call in trial.calls if call.layout is not None]
-        for number, call in zip(self.plan.with_data, uses, strict=True):
+        for number, call in zip(self.plan.with_data, trial.uses, strict=True):
             told = (
                 f"{self._name_of(trial, call)}: inputs get through to one of its calls in only "
                 f"{n_open[number]} of {_TRIALS} trials"
@@ -371,8 +372,7 @@ class Uses(Adapter):
     def _values_of(self, trial: Tape) -> list[Value]:
         """Return the values that all uses of a trial pass give for the sequences."""
         values = []
-        uses = [call for call in trial.calls if call.layout is not None]
-        for use, (call, made) in enumerate(zip(uses, trial.made, strict=True)):
+        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
             name = self._name_of(trial, call)
             for output, tensor in enumerate(made):
                 layout = Layout.of(tensor)
@@ -385,7 +385,7 @@ class Uses(Adapter):
 
     def _name_of(self, tape: Tape, call: Call) -> str:
         """Return a function's name with those of the parameters that it takes."""
-        return f"{call.name}() of {_few(self._names_of(tape.sources(call)))}"
+        return f"{call.name}() of {few(self._names_of(tape.sources(call)))}"
 
     def _check_calls(self, tape: Tape) -> None:
         """Refuse functions that cannot be made again, or whose gradient has no derivative.
@@ -397,7 +397,7 @@ class Uses(Adapter):
         values: list[Tensor] = [*parameters]
         tried: set[Any] = set()
         for call in tape.calls:
-            if call.layout is not None and call.signature in tried:
+            if call.is_use and call.signature in tried:
                 continue
             tried.add(call.signature)
             try:
@@ -409,7 +409,7 @@ class Uses(Adapter):
                 words = f"repeated for other parameters ({first_line(error)}): {LEAVE_OUT}"
                 message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
                 raise ArgumentError(message) from error
-            if call.layout is None:
+            if not call.is_use:
                 values += given
 
     def _gathered(self, values: list[Value]) -> Gathered:
@@ -422,16 +422,12 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        def gathered(found: list[Sightings]) -> Gathered:
-            return Gathered.of(values, self.plan, found)
+        def gather(found: list[Sightings]) -> Evidence:
+            return Gathered.of(values, self.plan, found).evidence
 
-        found = self.sightings(
-            moving,
-            2 * self.entries,  # of values, and of joins beside them
-            are_told=lambda found: gathered(found).are_told,
-            are_sure=lambda found: gathered(found).are_sure(self.shape[1]),
-        )
-        return gathered(found)
+        entries = 2 * self.entries  # of values, and of joins beside them
+        found = self.sightings(moving, entries, gather)
+        return Gathered.of(values, self.plan, found)
 
     # What is refused
 
@@ -494,7 +490,7 @@ class Uses(Adapter):
         told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
         require("model", told, late <= self.exact, _NOT_LATER)
         words = f"one that uses parameters before the step of a prediction. {self._why_at_once()}"
-        count = sum(part.numel() for part in self.chosen.values())
+        count = n_numbers(self.chosen.values())
         told = (
             f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
             "prediction alone (lag 0)"
@@ -552,26 +548,27 @@ class Uses(Adapter):
                 return _NORMALISED
         if self.without_gradient:
             return (
-                f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
+                f"Of this one no gradient reaches {few(self.without_gradient)}: is it detached on "
                 "its way, by NumPy, or by an argmax?"
             )
         frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
         if frozen and self.parameters is None:
-            return f"Of this one {_few(frozen)} are frozen: name them in `parameters`"
+            return f"Of this one {few(frozen)} are frozen: name them in `parameters`"
         return _AT_ONCE
 
 
 def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
     """Differentiate the gradient of what a call gives, which fails where PyTorch has no rule."""
-    moved = [part for part in given if part.requires_grad]
-    pulls = [torch.ones_like(part, requires_grad=True) for part in moved]
+    moved = []
+    pulls = []
+    for part in given:
+        if part.requires_grad:
+            moved.append(part)
+            pulls.append(torch.ones_like(part, requires_grad=True))
     found = torch.autograd.grad(moved, parameters, pulls, create_graph=True, **ZEROS)
-    reached = [in_reals(part).sum() for part in found if part.requires_grad]
-    if reached:
-        torch.autograd.grad(torch.stack(reached).sum(), pulls, allow_unused=True)
-
-
-def _few(names: Sequence[str]) -> str:
-    """Write names, or the first few and how many more."""
-    shown = ", ".join(names[:6])
-    return shown if len(names) <= 6 else f"{shown} and {len(names) - 6} more"
+    total: Any = 0
+    for part in found:
+        if part.requires_grad:
+            total = total + in_reals(part).sum()
+    if isinstance(total, Tensor):
+        torch.autograd.grad(total, pulls, allow_unused=True)

@@ -180,14 +180,14 @@ def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
 
 def _groups(rows: Sequence[LagRow], by_octave: bool) -> list[list[LagRow]]:
     """Gather rows that share a line: of a stretch of neighbours, those of one verdict."""
-    stretches: list[list[LagRow]] = []
+    runs: list[list[LagRow]] = []
     for row in rows:
-        if stretches and _goes_on(stretches[-1], row, by_octave):
-            stretches[-1].append(row)
+        if runs and _goes_on(runs[-1], row, by_octave):
+            runs[-1].append(row)
         else:
-            stretches.append([row])
+            runs.append([row])
     groups: list[list[LagRow]] = []
-    for stretch in stretches:
+    for stretch in runs:
         by_verdict: dict[Verdict, list[LagRow]] = {}
         for row in stretch:
             by_verdict.setdefault(row.verdict, []).append(row)
@@ -217,7 +217,7 @@ def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
         is_together = row.is_detected and row.first != row.last
         lags = f"{row.lags} together" if is_together else row.lags
         return lags, row.sequences, verdict
-    lags = spans(_stretches(group), _IN_A_LINE)
+    lags = spans(stretches(group), _IN_A_LINE)
     if all(one.is_out_of_reach for one in group):
         return lags, row.sequences, verdict
     needed = [one.needed for one in group]
@@ -226,7 +226,7 @@ def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
     return lags, least if least == most else f"{least} to {most}", verdict
 
 
-def _stretches(rows: Sequence[LagRow]) -> list[tuple[int, int]]:
+def stretches(rows: Sequence[LagRow]) -> list[tuple[int, int]]:
     """Return the first and the last lag of each stretch of neighbours."""
     found: list[tuple[int, int]] = []
     for row in rows:
