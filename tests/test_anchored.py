@@ -63,13 +63,18 @@ def test_what_did_not_learn_bounds_the_growth_by_the_most_that_was_tried():
     most = np.log10(4096 / anchor)
     assert bound.loc[last, "growth"].to_numpy() == pytest.approx(np.full(6, most))
     assert bound.loc[~last, "growth"].equals(rows.loc[~last, "growth"])
-    table = anchored.table_by_task(rows)
-    assert list(table.index) == ["recall"]
-    learned, every = dict.fromkeys(column[0] for column in table.columns)
-    assert table.loc["recall", (every, "learned")] == "0 %"
-    assert table.loc["recall", (every, "data grew at least")] == "60 times"
-    fall = 20 * np.log10(0.95 / 0.5)  # to the gate before
-    assert table.loc["recall", (learned, "data grew")] == f"{10 ** (0.3 * fall):.0f} times"
+
+
+def test_a_search_begun_again_replaces_one_that_failed_and_only_if_it_found_a_number():
+    before = searches(0.0, seeds=[1, 2], unlearned=(0.5, 0.7)).drop(columns="envelope")
+    retried = before[before["high"].isna()].copy()
+    retried.loc[retried["gate"] == 0.5, "high"] = 64.0
+    found = anchored.searched_again(before, retried)
+    by_gate = found.groupby("gate")["high"]
+    assert by_gate.size().tolist() == [2] * len(dose.GATES)
+    assert by_gate.get_group(0.5).tolist() == [64.0, 64.0]
+    assert by_gate.get_group(0.7).isna().all()
+    assert by_gate.get_group(0.05).tolist() == [50.0, 50.0]
 
 
 def test_held_weights_are_compared_where_every_search_found_a_number():

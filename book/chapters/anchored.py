@@ -14,7 +14,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from book.chapters.dose import HIDDEN, TASKS
-from lwcore.printing import printed
 from lwcore.stats import Interval, student
 
 # in colours that are told apart in both themes
@@ -93,33 +92,14 @@ def learned_or_more(compared: pd.DataFrame) -> pd.DataFrame:
     return compared.assign(growth=compared["growth"].fillna(compared["room"]))
 
 
-def table_by_task(compared: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate in words, for each task, how far the envelope was cut and how much the data grew.
-
-    First at the strongest gate of each row and seed that learned half, then for all networks at the
-    strongest gate that was tried, where the growth is a lower bound (`learned_or_more`).
-    """
-    learned = "strongest gate that learned"
-    last_gate = compared["gate"].max()
-    every = f"all networks at s = {last_gate}"
-    at_last_gate = compared[compared["gate"] == last_gate]
-    by_task = dict(list(strongest(compared).groupby("task")))
-    rows = {}
-    for task in [one for one in COLOURS if one in by_task]:
-        chosen = by_task[task]
-        last = at_last_gate[at_last_gate["task"] == task]
-        cut = over_seeds(chosen, "cut_exact").value
-        growth = over_seeds(chosen, "growth")
-        last_cut = over_seeds(last, "cut_exact").value
-        at_least = over_seeds(learned_or_more(last), "growth").value
-        rows[task] = {
-            (learned, "envelope cut"): printed(cut, unit="factor"),
-            (learned, "data grew"): printed(*growth, unit="factor"),
-            (every, "learned"): printed(last["growth"].notna().mean(), unit="share"),
-            (every, "envelope cut"): printed(last_cut, unit="factor"),
-            (every, "data grew at least"): printed(at_least, unit="factor"),
-        }
-    return pd.DataFrame(rows).T
+def searched_again(searches: pd.DataFrame, retried: pd.DataFrame) -> pd.DataFrame:
+    """Put searches begun again in the place of those before, where they found a number."""
+    key = [*START, "optimizer"]
+    before = searches.astype({"mixing": float})
+    enough = retried[retried["high"].notna()].astype({"mixing": float})
+    kept = before.merge(enough[key], on=key, how="left", indicator=True)
+    kept = kept[kept["_merge"] == "left_only"].drop(columns="_merge")
+    return pd.concat([kept, enough], ignore_index=True)
 
 
 def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
