@@ -226,3 +226,34 @@ def test_steps_without_an_event_at_the_end_are_no_padding(at_each_step):
         for step in range(end + 1):
             wanted[end - step] += by_step[step].flatten()
     close(found, wanted)
+
+
+class TextCNN(nn.Module):
+    """Convolutions of tokens, of which the largest value over steps is read out."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.convolutions = nn.ModuleList(nn.Conv1d(16, channels, size) for size in (3, 4, 5))
+        self.head = nn.Linear(3 * channels, 1)
+        self.eval()
+
+    def forward(self, tokens):
+        shown = self.embedding(tokens).mT
+        largest = [torch.relu(conv(shown)).amax(-1) for conv in self.convolutions]
+        return self.head(torch.cat(largest, 1))
+
+
+def test_a_maximum_over_steps_that_misses_the_last_ones_in_a_few_sequences_is_no_readout():
+    """Where it misses them in more sequences, it is refused, and horizon=True is a way out."""
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(0, 50, (200, 30), generator=generator)
+    labels = torch.randn(200, 1, generator=generator)
+    data = tokens, labels
+    found = diagnose(TextCNN(100), data, source="target", progress=False)
+    assert found.data.attrs["route"] == "uses"
+    torch.manual_seed(0)
+    with pytest.raises(ArgumentError, match=REFUSED):
+        diagnose(TextCNN(32), data, source="target", progress=False)
+    diagnose(TextCNN(32), data, horizon=True, source="target", progress=False)

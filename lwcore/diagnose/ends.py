@@ -30,7 +30,7 @@ _ROUNDS = 32  # of pairs of sequences, until the times of all values are sure
 _TOGETHER = 16  # pairs of sequences in which later steps are tried alone
 _LONGEST = 1024  # steps, of which each can be tried
 _TRIES = 12  # other steps that a sequence is tried with, before its prediction does not move
-_UNMOVED = 0.05  # share of sequences whose predictions may not move: behind a ReLU, say
+UNMOVED = 0.05  # share of sequences whose predictions may not move: behind a ReLU, say
 
 
 class Ends:
@@ -278,7 +278,7 @@ class Ends:
                 "one whose predictions no later inputs move",
             )
             unmoved += places[~moved & is_real].tolist()
-        if at_padding or len(unmoved) < max(2, _UNMOVED * count):
+        if at_padding or len(unmoved) < max(2, UNMOVED * count):
             return
         require(
             "model",

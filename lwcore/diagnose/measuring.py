@@ -269,7 +269,7 @@ def _repeats(network: Adapter, inputs: Tensor) -> list[str]:
         return []
     told = f"{count:,} sequences repeat half or more of another one."
     words = "worth fewer sequences than their number, and show lags that are not there"
-    warn(f"{told} These are {words}. Take windows that do not overlap.")
+    warn(f"{told} These are {words}. Take windows that do not overlap, and each sequence once.")
     return [told]
 
 

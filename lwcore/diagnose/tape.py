@@ -461,8 +461,9 @@ def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> t
         f"inputs of {name}()",
         "packed",
         not is_packed,
-        "sequences that are padded and not packed (padding behind a sequence changes nothing "
-        "before it: leave out pack_padded_sequence)",
+        "sequences that are padded and not packed: leave out pack_padded_sequence, and read each "
+        "sequence at its last real step, as by out[torch.arange(len(out)), lengths - 1] in place "
+        "of h_n[-1]",
     )
     state, weights = second, third
     _, n_layers, _, _, bidirectional, batch_first = options

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lwcore.ambient import in_double
 from lwcore.diagnose.adapter import Adapter, Bands
+from lwcore.diagnose.ends import UNMOVED
 from lwcore.diagnose.reached import Reached
 from lwcore.diagnose.replay import Replay
 from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
@@ -73,8 +74,9 @@ _NORMALISED = (
 _READ_EARLIER = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
     "or a flag? Then give the predictions of all steps and leave some out in the loss, pad on the "
-    "left, or pad with one step that is always the same. Is it a maximum over steps? If all "
-    "predictions are made at the last step even so, say horizon=True"
+    "left, or pad with one step that is always the same. Is it a maximum over steps? Take "
+    "torch.logsumexp in its place to measure. If all predictions are made at the last step even "
+    "so, say horizon=True"
 )
 _AT_ONCE = (
     "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
@@ -501,8 +503,9 @@ class Uses(Adapter):
         """Measure whether padded sequences are read out before their padding; refuse others.
 
         In each sequence as it is, steps behind the last one that the gradient reaches are counted.
-        More of them than in any gap between steps that are reached tell of a readout before the
-        end. What all sequences have alike is the model's own delay. Steps like padding that the
+        More of them than in gaps between steps that are reached tell of a readout before the end.
+        In a few sequences, behind a ReLU or a maximum over steps, they may be a little more by
+        chance. What all sequences have alike is the model's own delay. Steps like padding that the
         gradient leaves out between others may be events that did not happen: then those at the end
         may be such, too.
         """
@@ -529,7 +532,11 @@ class Uses(Adapter):
         self.moves_ends = bool(is_padded.any())
         is_whole = (n_behind >= 0) & ~is_padded
         delay = int(n_behind[is_whole].min()) if bool(is_whole.any()) else 0
-        early = (is_whole & (n_behind > longest_gap + delay)).nonzero()[:, 0]
+        is_early = is_whole & (n_behind > delay + longest_gap)
+        if int(is_early.sum()) < UNMOVED * len(n_behind):
+            by_chance = max(2 * longest_gap + 1, self.shape[1] // 10)
+            is_early &= n_behind > delay + by_chance
+        early = is_early.nonzero()[:, 0]
         places = torch.cat(sequences)[early]
         told = (
             f"{self.kind}: in {len(places.unique())} of {len(inputs)} sequences a prediction uses "
