@@ -149,7 +149,8 @@ def diagnose(
         batch_first: Whether inputs are (B, T, …), as PyTorch's layers say it, or (T, B, …).
         time_axis: The axis of the inputs that counts steps, where it is neither 1 nor 0, as for
             channels first, (B, C, T).
-        horizon: Whether predictions, as many as the inputs have steps, are all made at the last.
+        horizon: Whether all predictions are made at the last step, where that cannot be told: as
+            many as the inputs have steps, or read out behind a maximum over steps.
         source: ``"error"`` takes the loss as it is, ``"target"`` that of the best constant
             prediction: as if nothing had been learned, with the transport that there is. Take it
             for a network that has learned nothing: its errors show lags of what it adds itself.
