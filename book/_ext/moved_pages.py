@@ -14,6 +14,12 @@ PAGE = """<!DOCTYPE html>
 <noscript><meta http-equiv="refresh" content="0; url={page}#{place}"></noscript></head>
 <body><p>This page is now a part of <a href="{page}#{place}">How this was built</a>.</p></body></html>
 """
+FIRST = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Learnability Window, a living paper</title>
+<link rel="icon" href="_static/favicon.svg">
+<meta http-equiv="refresh" content="0; url=book/intro.html"></head>
+<body><p><a href="book/intro.html">Learnability Window, a living paper</a></p></body></html>
+"""
 
 
 def leave_addresses(app, error):
@@ -24,6 +30,8 @@ def leave_addresses(app, error):
         path = Path(app.outdir) / f"{name}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(PAGE.format(page=page, place=place), encoding="utf-8")
+    # Jupyter Book's own has no icon, and a browser asks for one that is not there
+    (Path(app.outdir) / "index.html").write_text(FIRST, encoding="utf-8")
 
 
 def setup(app):
