@@ -1,5 +1,5 @@
-"""Addresses of pages that are now parts of another: an old link, with its place in the page, leads
-to the new one."""
+"""Addresses that lead on: of the book itself to its first page, and of pages that are now parts of
+another, with the place in the page, to the new one."""
 
 from pathlib import Path
 

@@ -406,8 +406,8 @@ class Uses(Adapter):
                 with torch.enable_grad():
                     given = call(values)
                 _differentiate_twice(given, parameters)
-            except (RuntimeError, NotImplementedError) as error:
-                # what PyTorch raises where a function has no second derivative, or runs only once
+            except RuntimeError as error:  # NotImplementedError is one
+                # PyTorch raises it where a function has no second derivative, or runs only once
                 words = f"repeated for other parameters ({first_line(error)}): {LEAVE_OUT}"
                 message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
                 raise ArgumentError(message) from error
