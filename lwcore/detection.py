@@ -7,11 +7,11 @@ independent sequences tell the sign of that mean. So one of the two laws SαS(lo
 of Eq. (31) is to be named, and all functions here say how well, or from how many sequences.
 
 Results depend on Δ/σ only, and arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the
-``alignment``, P_e or ε the ``error``. The ``rate`` is that of detection, not a neuron's effective
-rate: it says who detects, and so which exponent p ``N ∝ (σ/Δ)^p`` has:
+``alignment``, P_e or ε the ``error``. The ``detector`` says who names the sign, and so which
+exponent p ``N ∝ (σ/Δ)^p`` has:
 
 * ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
-* ``"optimal"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
+* ``"likelihood"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
 * ``"paper_v2"``, p = α: printed in v1 and v2, with the constant of the mean. No test can reach it
   for α below 2, as N sequences hold at most ``N KL₁/4`` on the sign.
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 else:
     TailIndexAboveOne = constrained(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
     Error = constrained(Real, "a number in (0, 0.5)", lambda error: 0 < error < 0.5)
-DetectionRate = Literal["mean", "optimal", "paper_v2"]
-Test = Literal["mean", "likelihood", "median"]
-Statistic = Literal["product", "mean"]
+Detector = Literal["mean", "likelihood", "paper_v2"]  # each with an exponent of its own
+ExactDetector = Literal["mean", "likelihood", "median"]  # whose errors are computed exactly
+Observer = Literal["mean", "likelihood"]  # of the mean alone, or of all values
 
 _LOG_2 = float(np.log(2))
 
@@ -68,7 +68,7 @@ _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 
 
 @checked
-def rate_exponent(alpha: TailIndexAboveOne, rate: DetectionRate = "mean") -> float:
+def rate_exponent(alpha: TailIndexAboveOne, detector: Detector = "mean") -> float:
     """Return the rate exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
 
     Averaging N values of tail index α leaves noise of scale ``σ N^(1/α − 1)``; it falls to Δ at
@@ -76,11 +76,11 @@ def rate_exponent(alpha: TailIndexAboveOne, rate: DetectionRate = "mean") -> flo
     Implements Eq. (31) in its exponent, which is that of Eq. (37) too.
 
     Examples:
-        >>> rate_exponent(1.5), rate_exponent(1.5, "optimal"), rate_exponent(1.5, "paper_v2")
+        >>> rate_exponent(1.5), rate_exponent(1.5, "likelihood"), rate_exponent(1.5, "paper_v2")
         (3.0, 2.0, 1.5)
     """
-    exponents = {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}
-    return float(exponents[rate])
+    exponents = {"mean": alpha / (alpha - 1), "likelihood": 2.0, "paper_v2": alpha}
+    return float(exponents[detector])
 
 
 @checked
@@ -90,7 +90,7 @@ def sample_complexity(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: DetectionRate = "mean",
+    detector: Detector = "mean",
 ) -> Array:
     """Return N(ℓ), how many sequences it takes to name the sign of a lag's gradient.
 
@@ -102,7 +102,7 @@ def sample_complexity(
 
     * ``"mean"``: p = α/(α − 1), C = F_α⁻¹(1 − ε), F_α the law of scale 1. The sign of the average;
       take it for what averaging, as gradient descent does, can tell.
-    * ``"optimal"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
+    * ``"likelihood"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
     * ``"paper_v2"``: p = α, C as for the mean: versions 1 and 2 of the paper, to compare with them.
       No test needs so few sequences where α is below 2.
 
@@ -118,7 +118,7 @@ def sample_complexity(
             it. It is no standard deviation: where α is 2, it is that over √2.
         alpha: Tail index α of the statistic: 2 for Gaussian noise, less for heavier tails.
         error: ε, the chance of a wrong sign.
-        rate: Who detects: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
+        detector: Who detects: ``"mean"``, ``"likelihood"`` or ``"paper_v2"``.
 
     Examples:
         Half the envelope takes four times the sequences where noise is Gaussian:
@@ -131,8 +131,8 @@ def sample_complexity(
     require("scale", sigma, sigma > 0, "above 0")
     # A negative mean names the wrong sign, whatever N: no number is enough, as for a mean of 0.
     m = np.maximum(mean_alignment, 0)
-    c = _error_constant(alpha, error, rate)
-    p = rate_exponent(alpha, rate)
+    c = _error_constant(alpha, error, detector)
+    p = rate_exponent(alpha, detector)
     root = _quotient([c, sigma], [m, f])  # C σ/(m̄ f)
     with np.errstate(over="ignore"):
         return root**p
@@ -145,7 +145,7 @@ def detection_threshold(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: DetectionRate = "mean",
+    detector: Detector = "mean",
 ) -> Array:
     """Return ε_th, the least envelope that N sequences detect; infinite without an alignment.
 
@@ -160,8 +160,8 @@ def detection_threshold(
     require("n_sequences", n, n > 0, "above 0")
     require("scale", sigma, sigma > 0, "above 0")
     m = np.maximum(mean_alignment, 0)
-    c = _error_constant(alpha, error, rate)
-    p = rate_exponent(alpha, rate)
+    c = _error_constant(alpha, error, detector)
+    p = rate_exponent(alpha, detector)
     return _quotient([c, sigma], [n ** (1 / p), m])
 
 
@@ -187,14 +187,14 @@ def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
 
 
 @functools.cache
-def _error_constant(alpha: float, error: float, rate: DetectionRate) -> float:
-    """Return the constant C of a rate's ``N = (C σ/Δ)^p``.
+def _error_constant(alpha: float, error: float, detector: Detector) -> float:
+    """Return the constant C of a detector's ``N = (C σ/Δ)^p``.
 
     For the mean it holds for every N: one value has the error ε at Δ/σ = C. For the likelihood
     ratio, whose error tends to ``Φ(−√(N I_α) Δ/σ)``, it holds for large N.
     """
     law = SymmetricStable(alpha)
-    if rate == "optimal":
+    if detector == "likelihood":
         gaussian_quantile = -special.ndtri(error)  # Φ⁻¹(1 − ε), by symmetry
         return float(gaussian_quantile / np.sqrt(law.fisher_information()))
     return float(-law.ppf(error))  # F_α⁻¹(1 − ε), by symmetry
@@ -206,17 +206,17 @@ def kl_divergence(
     alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
-    statistic: Statistic = "product",
+    detector: Observer = "likelihood",
 ) -> Array:
     """Return KL(P₁‖P₀) between the laws at +Δ and −Δ, in nats; KL(P₀‖P₁) is the same.
 
-    The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"product"``) it is
+    The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"likelihood"``) it is
     ``N KL₁(Δ/σ)``, linear in N for every α; for their ``"mean"``, again SαS but of scale
     ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
-    h, n = _in_scales(shift, scale, n_sequences, whole=statistic == "product")
+    h, n = _in_scales(shift, scale, n_sequences, whole=detector == "likelihood")
     ratio_name = "shift/scale"
-    if statistic == "mean":
+    if detector == "mean":
         h = _shift_of_mean(h, n, alpha)
         n = np.ones_like(n)
         ratio_name = "shift/scale · n_sequences^(1 − 1/alpha)"
@@ -237,21 +237,21 @@ def lan_divergence(
     alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
-    rate: DetectionRate = "optimal",
+    detector: Detector = "likelihood",
 ) -> Array:
     """Return the divergence's LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)``, in nats.
 
     LAN is *local asymptotic normality*: small shifts of any law with a Fisher information look like
     those of a Gaussian. The approximation is an upper bound.
 
-    Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
-    ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
+    Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `detector`:
+    ``"likelihood"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
     ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
     of neither unless α = 2.
     """
     h, n = _in_scales(shift, scale, n_sequences)
     with np.errstate(over="ignore"):
-        square = (h * n ** (1 / rate_exponent(alpha, rate))) ** 2
+        square = (h * n ** (1 / rate_exponent(alpha, detector))) ** 2
         return 2 * SymmetricStable(alpha).fisher_information() * square
 
 
@@ -261,12 +261,12 @@ def mutual_information(
     alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
-    statistic: Statistic = "product",
+    detector: Observer = "likelihood",
     route: Literal["fourier", "mixture"] = "fourier",
 ) -> Array:
     """Return the mutual information I(B; observation) in nats, B the equiprobable sign of ±Δ.
 
-    The exact value of what Eq. (33) bounds: of all N sequences (``"product"``), or of their
+    The exact value of what Eq. (33) bounds: of all N sequences (``"likelihood"``), or of their
     ``"mean"``. It is below ``log 2`` and ``KL(P₁‖P₀)/4``, which it approaches for small shifts.
 
     * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values.
@@ -275,12 +275,12 @@ def mutual_information(
     * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by
       quadrature over one observation: a single sequence, or the mean.
     """
-    h, n = _in_scales(shift, scale, n_sequences, whole=statistic == "product")
-    if statistic == "mean" or alpha == 2:  # the mean of Gaussians is all there is to know
+    h, n = _in_scales(shift, scale, n_sequences, whole=detector == "likelihood")
+    if detector == "mean" or alpha == 2:  # the mean of Gaussians is all there is to know
         h = _shift_of_mean(h, n, alpha)
         n = np.ones_like(n)
     if route == "mixture":
-        require("n_sequences", n, n == 1, "1 for route='mixture' with statistic='product'")
+        require("n_sequences", n, n == 1, "1 for route='mixture' with detector='likelihood'")
         return np.vectorize(_information_by_mixture, otypes=[float])(alpha, h)[()]
     return np.vectorize(_information_by_fourier, otypes=[float])(alpha, h, n)[()]
 
@@ -388,7 +388,7 @@ def detection_error(
     shift: FiniteReals,
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
-    test: Test = "mean",
+    detector: ExactDetector = "mean",
 ) -> Array:
     """Return the probability that a test on N sequences names the wrong sign of ±Δ.
 
@@ -400,10 +400,10 @@ def detection_error(
       that its value there, an upper bound.
     * ``"median"``: the sign of the majority of the values, for even N that of N − 1.
     """
-    h, n = _in_scales(shift, scale, n_sequences, whole=test != "mean")
-    if test == "median":
+    h, n = _in_scales(shift, scale, n_sequences, whole=detector != "mean")
+    if detector == "median":
         return _median_error(alpha, h, n)
-    if test == "mean" or alpha == 2:
+    if detector == "mean" or alpha == 2:
         return SymmetricStable(alpha).sf(_shift_of_mean(h, n, alpha))
     with np.errstate(over="ignore"):  # of what is far beyond the sign's being known
         return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
@@ -483,7 +483,7 @@ def least_sequences(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    test: Test = "mean",
+    detector: ExactDetector = "mean",
 ) -> Array:
     """Return the least whole number of sequences at which a test has an error of at most ε.
 
@@ -492,23 +492,23 @@ def least_sequences(
     """
     h, _ = _in_scales(shift, scale, 1)
     h = np.minimum(h, _LARGEST_RATIO)  # one sequence is enough long before
-    if test == "mean":
+    if detector == "mean":
         real = sample_complexity(h, 1, 1, alpha, error)
         return np.maximum(np.ceil(real * (1 - 1e-12)), 1)
     with np.errstate(over="ignore"):  # of a number that is infinite
-        return np.vectorize(_least_number, otypes=[float])(test, alpha, h, error)[()]
+        return np.vectorize(_least_number, otypes=[float])(detector, alpha, h, error)[()]
 
 
-def _least_number(test: Test, alpha: float, h: float, error: float) -> float:
-    """Find the least number of sequences by bisection, from the number of the optimal rate."""
+def _least_number(detector: ExactDetector, alpha: float, h: float, error: float) -> float:
+    """Find the least number of sequences by bisection, from the number of the best test."""
     if h == 0:
         return float("inf")
-    guess = sample_complexity(h, 1, 1, alpha, error, "optimal")
+    guess = sample_complexity(h, 1, 1, alpha, error, "likelihood")
     if not guess < _MOST_SEQUENCES:
         return float("inf")  # or, but for a factor of ten, too large for a float
 
     def errs_too_often(n: float) -> bool:
-        return bool(unchecked(detection_error)(n, h, 1.0, alpha, test) > error)
+        return bool(unchecked(detection_error)(n, h, 1.0, alpha, detector) > error)
 
     low = 0.0
     high = float(np.maximum(np.ceil(guess), 1))

@@ -416,15 +416,15 @@ def window_lines(axes: Axes, results: xr.Dataset, **options: Any) -> None:
         results: A run, with the probes of one view (`inference.probes`).
         options: Of `inference.windows`.
     """
-    by_budget = windows(results, **options)
-    budgets = by_budget.budget
-    from_errors = by_budget.sel(source="error")
-    for model in by_budget.model.values:
-        model_band(axes, budgets, from_errors.sel(model=model), model, quartiles=True)
-    control = by_budget.sel(source="noise")
+    found = windows(results, **options)
+    numbers = found.n_sequences
+    from_errors = found.sel(source="error")
+    for model in found.model.values:
+        model_band(axes, numbers, from_errors.sel(model=model), model, quartiles=True)
+    control = found.sel(source="noise")
     worst = control.max(("model", "seed", "probe"))
     dashes = (0, (2, 2))
-    axes.plot(budgets, worst, color="grey", ls=dashes, label="null control, largest")
+    axes.plot(numbers, worst, color="grey", ls=dashes, label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
     longest = int(results.lag[-1])
     ticks = [0] + [2**k for k in range(longest.bit_length())]

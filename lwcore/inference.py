@@ -8,8 +8,8 @@ What can be chosen (see `book/notation.md`):
 
 * ``noise``: ``"own"`` is the spread of the lag's own part of the gradient, as in the paper;
   ``"whole"`` that of the whole gradient, in which an optimiser meets it.
-* ``rate``: how means concentrate, see `lwcore.detection`; ``"variance"`` takes numbers to have a
-  variance.
+* ``detector``: who names the sign, see `lwcore.detection`; ``"variance"`` is the mean of numbers
+  that have a variance.
 * ``rule``: ``"tested"`` believes in a lag only after a test; ``"plug-in"`` takes every mean for
   what it is.
 
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from lwcore.experiment.config import DiagnosticSettings
 
 Noise = Literal["own", "whole"]
-Rate = Literal["mean", "variance", "optimal", "paper_v2"]
+Detector = Literal["mean", "variance", "likelihood", "paper_v2"]
 Rule = Literal["tested", "plug-in"]
 NOISES: tuple[Noise, ...] = get_args(Noise)
-RATES: tuple[Rate, ...] = get_args(Rate)
+DETECTORS: tuple[Detector, ...] = get_args(Detector)
 RULES: tuple[Rule, ...] = get_args(Rule)
 DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
 # Options of `required` for Section 6.1 of version 2, word for word: p = α, and the mean of T stands
 # in the place of m̄. That mean is f m̄ already, so that f is counted twice.
-PAPER_V2: dict[str, Any] = {"rate": "paper_v2", "envelope_squared": True}
+PAPER_V2: dict[str, Any] = {"detector": "paper_v2", "envelope_squared": True}
 # Options of `required` for what an optimiser meets: the noise of the whole gradient. Chapter 08
 # measures that the numbers of sequences have a variance.
-OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "rate": "variance"}
+OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "detector": "variance"}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
 _LARGEST = 1e290  # in size: sums of numbers up to it are floats
@@ -229,7 +229,7 @@ def _require_label(results: xr.Dataset, dimension: str, label: str) -> None:
 def required(
     results: xr.Dataset,
     *,
-    rate: Rate = "mean",
+    detector: Detector = "mean",
     noise: Noise = "own",
     rule: Rule = "tested",
     envelope_squared: bool = False,
@@ -243,8 +243,8 @@ def required(
     declares no signal among all probes and lags given.
 
     Args:
-        rate: How means concentrate: ``"variance"`` for numbers with a variance, the others as in
-            `lwcore.detection`.
+        detector: Who names the sign: ``"variance"`` for the mean of numbers with a variance, the
+            others as in `lwcore.detection`.
         noise: ``"own"`` is the spread of the lag's part alone, ``"whole"`` that of the whole
             gradient.
         rule: ``"tested"`` to believe only in lags that pass `detected`; ``"plug-in"`` to take every
@@ -267,7 +267,7 @@ def required(
         envelope = by_view.rename(order="probe").drop_vars("probe")
 
     of_noise = results.sel(noise=noise, drop=True)
-    if rate == "variance":
+    if detector == "variance":
         # Their means concentrate as those of a Gaussian: α = 2, and its scale is deviation/√2.
         scale = of_noise.deviation / np.sqrt(2)
         alpha = xr.full_like(of_noise.alpha, 2.0)
@@ -275,14 +275,14 @@ def required(
         scale = of_noise.scale
         alpha = of_noise.alpha
     chance = _diagnostics_of(results).error if error is None else error
-    rate_of_means = "mean" if rate == "variance" else rate
+    of_stable_law = "mean" if detector == "variance" else detector
     needed = xr.apply_ufunc(
         unchecked(sequences_needed),
         results.signal,
         scale,
         alpha,
         envelope,
-        kwargs={"error": chance, "rate": rate_of_means},
+        kwargs={"error": chance, "detector": of_stable_law},
     )
     if rule == "tested":
         needed = needed.where(detected(results), np.inf)
@@ -297,7 +297,7 @@ def sequences_needed(
     alpha: Reals,
     envelope: Reals = 1.0,
     error: Error = 0.1,
-    rate: detection.DetectionRate = "mean",
+    detector: detection.Detector = "mean",
 ) -> Array:
     """Return N(ℓ), `sample_complexity`, entry by entry, for laws with different tails.
 
@@ -320,14 +320,16 @@ def sequences_needed(
     # Once for each α: the constant of a law is the expensive part.
     for one_alpha in np.unique(tail[usable]):
         same = usable & (tail == one_alpha)
-        needed[same] = sample_complexity(f[same], mean[same], sigma[same], one_alpha, error, rate)
+        needed[same] = sample_complexity(
+            f[same], mean[same], sigma[same], one_alpha, error, detector
+        )
     return needed
 
 
 @checked
 def windows(
     results: xr.Dataset,
-    budgets: FiniteReals | None = None,
+    n_sequences: FiniteReals | None = None,
     *,
     definition: Definition = "supremum",
     **options: Any,
@@ -337,48 +339,47 @@ def windows(
     It is `window_of` applied to `required`: take these two where N(ℓ) itself is of interest.
 
     Args:
-        budgets: Numbers of sequences N; those of the run's configuration if None.
+        n_sequences: Numbers of sequences N; the budgets of the run's configuration if None.
         definition: See `lwcore.window.learnability_window`.
-        options: Of `required`: ``rate``, ``noise``, ``rule``, ``envelope_squared`` and ``error``.
+        options: Of `required`: ``detector``, ``noise``, ``rule``, ``envelope_squared``, ``error``.
     """
-    numbers = _diagnostics_of(results).budgets if budgets is None else budgets
+    numbers = _diagnostics_of(results).budgets if n_sequences is None else n_sequences
     return window_of(required(results, **options), numbers, definition)
 
 
 @checked
 def window_of(
-    needed: xr.DataArray, budgets: FiniteReals, definition: Definition = "supremum"
+    needed: xr.DataArray, n_sequences: FiniteReals, definition: Definition = "supremum"
 ) -> xr.DataArray:
     """Return windows H_N in steps from N(ℓ), for one or several numbers of sequences N.
 
     Args:
         needed: N(ℓ) with the dimension and coordinate ``lag``, as `required` returns it.
-        budgets: Numbers of sequences N. Several are the dimension ``budget`` of the result.
+        n_sequences: N; several numbers are the dimension ``n_sequences`` of the result.
         definition: See `lwcore.window.learnability_window`.
     """
     needed = _readable_needs(needed)
     lags = needed.lag.values.tolist()
-    counts = floats("budgets", budgets)
-    require("budgets", budgets, counts.ndim <= 1, "a number, or a list of numbers")
-    require("budgets", counts, counts >= 0, "0 or above")
+    counts = floats("n_sequences", n_sequences)
+    require("n_sequences", n_sequences, counts.ndim <= 1, "a number, or a list of numbers")
+    require("n_sequences", counts, counts >= 0, "0 or above")
 
     def read_off(at_lags: Array) -> NDArray[np.int64]:
-        return learnability_window(lags, at_lags, np.atleast_1d(counts), definition=definition)
+        return learnability_window(lags, at_lags, counts, definition=definition)
 
-    by_budget = xr.apply_ufunc(
-        read_off, needed, input_core_dims=[["lag"]], output_core_dims=[["budget"]]
-    )
-    by_budget = by_budget.assign_attrs(long_name="learnability window H_N", units="steps")
+    dims = ["n_sequences"] * counts.ndim
+    window = xr.apply_ufunc(read_off, needed, input_core_dims=[["lag"]], output_core_dims=[dims])
+    window = window.assign_attrs(long_name="learnability window H_N", units="steps")
     if counts.ndim == 0:
-        return by_budget.squeeze("budget", drop=True)
-    about_budgets = {"long_name": "number of sequences N", "units": "sequences"}
-    return by_budget.assign_coords(budget=("budget", counts, about_budgets))
+        return window
+    about_numbers = {"long_name": "number of sequences N", "units": "sequences"}
+    return window.assign_coords(n_sequences=("n_sequences", counts, about_numbers))
 
 
 def _readable_needs(needed: xr.DataArray) -> xr.DataArray:
     """Return N(ℓ) as floats; refuse an array of which no window can be read off.
 
-    It must have lags that increase, no budgets yet, and no number below 0.
+    It must have lags that increase, no numbers of sequences yet, and no number below 0.
     """
     dimensions = ", ".join(map(str, needed.dims))
     if "lag" not in needed.dims or "lag" not in needed.coords:
@@ -386,8 +387,10 @@ def _readable_needs(needed: xr.DataArray) -> xr.DataArray:
             f"needed has dimensions {dimensions or 'none'}: it must have the dimension lag, "
             "and its coordinate."
         )
-    if "budget" in needed.dims:
-        raise ArgumentError(f"needed has dimensions {dimensions}: it must not have budget yet.")
+    if "n_sequences" in needed.dims:
+        raise ArgumentError(
+            f"needed has dimensions {dimensions}: it must not have n_sequences yet."
+        )
     lags = needed.lag.values.tolist()
     increase = needed.lag.ndim == 1 and are_lags(lags)
     require("needed.lag", lags, increase, "whole numbers from 1 on that increase")

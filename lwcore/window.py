@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from lwcore.detection import (
-    DetectionRate,
+    Detector,
     Error,
     TailIndexAboveOne,
     detection_threshold,
@@ -75,7 +75,7 @@ def learnability_window(
         lags: The lags ℓ, in steps.
         required: N(ℓ), how many sequences each lag needs, (..., lags), as from
             `lwcore.detection.sample_complexity`; may be infinite.
-        n_sequences: N, how many sequences there are, several at once, (budgets,).
+        n_sequences: N, how many sequences there are: a number, or several, (n_sequences,).
         definition: ``"supremum"`` is the paper's, and skips over lags that are not detected. Where
             N(ℓ) is measured, one lucky lag can make it long: take ``"first_passage"``, the longest
             lag up to which all are detected.
@@ -93,12 +93,13 @@ def learnability_window(
     lag, needed = _matching(lags, "required", required)
     available = floats("n_sequences", n_sequences)
     require("required", needed, needed >= 0, "0 or above, or infinite")  # NaN fails, too
-    require("n_sequences", n_sequences, available.ndim == 1, "a list of numbers")
+    require("n_sequences", n_sequences, available.ndim < 2, "a number, or a list of numbers")
     require("n_sequences", available, available >= 0, "0 or above")
     if definition == "first_passage":
         # A lag now needs what the most demanding of the lags up to it does.
         needed = np.maximum.accumulate(needed, axis=-1)
-    is_detected = needed[..., None, :] <= available[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
+    by_number = needed if available.ndim == 0 else needed[..., None, :]
+    is_detected = by_number <= available[..., None]  # N(ℓ) ≤ N: (..., n_sequences, lags)
     detected_lags = np.where(is_detected, lag, 0)
     return detected_lags.max(axis=-1)
 
@@ -112,7 +113,7 @@ def window_bounds(
     n_sequences: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: DetectionRate = "mean",
+    detector: Detector = "mean",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return two windows between which the envelope alone confines the true one.
 
@@ -128,7 +129,7 @@ def window_bounds(
 
     def window_as_at(i: np.intp) -> NDArray[np.int64]:
         """Return the window if every lag had the scale and alignment of one."""
-        required = sample_complexity(f, mean_alignment[i], sigma[i], alpha, error, rate)
+        required = sample_complexity(f, mean_alignment[i], sigma[i], alpha, error, detector)
         return learnability_window(lag, required, n_sequences)
 
     lower = window_as_at(noise_to_alignment.argmax())
@@ -265,7 +266,7 @@ def regime_window(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: DetectionRate = "mean",
+    detector: Detector = "mean",
 ) -> Array:
     """Return the window H_N under a decay law, constants included, of the shape of N.
 
@@ -274,12 +275,12 @@ def regime_window(
     ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential).
     """
-    threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, rate)
+    threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, detector)
     is_inexact = (threshold < _TINY) | np.isinf(threshold)
     with np.errstate(divide="ignore"):
         log_threshold = np.log(threshold)
         if np.any(is_inexact):  # the logarithm is a float where the threshold is none
-            at_unit_noise = detection_threshold(n_sequences, 1, 1, alpha, error, rate)
+            at_unit_noise = detection_threshold(n_sequences, 1, 1, alpha, error, detector)
             positive_alignment = np.abs(np.maximum(floats("alignment", alignment), 0))
             log_noise = np.log(floats("scale", scale)) - np.log(positive_alignment)
             by_parts = np.log(at_unit_noise) + log_noise

@@ -26,8 +26,8 @@ from lwcore.detection import (
 )
 from lwcore.stable import SymmetricStable
 
-RATES = ("mean", "optimal", "paper_v2")
-TESTS = ("mean", "likelihood", "median")
+DETECTORS = ("mean", "likelihood", "paper_v2")
+EXACT_DETECTORS = ("mean", "likelihood", "median")
 LOG_2 = math.log(2)
 
 alphas = st.floats(1.05, 1.99) | st.just(2.0)
@@ -38,10 +38,12 @@ logs = st.floats(-100, 100)
 # Numbers and thresholds
 
 
-@pytest.mark.parametrize(("rate", "exponent"), [("mean", 3), ("optimal", 2), ("paper_v2", 1.5)])
-def test_number_of_sequences_is_the_textbooks_for_a_gaussian_and_a_power(rate, exponent):
-    assert rate_exponent(1.5, rate) == pytest.approx(exponent)
-    n = sample_complexity([1e-3, 1e-5], 1.0, 1.0, 1.5, rate=rate)
+@pytest.mark.parametrize(
+    ("detector", "exponent"), [("mean", 3), ("likelihood", 2), ("paper_v2", 1.5)]
+)
+def test_number_of_sequences_is_the_textbooks_for_a_gaussian_and_a_power(detector, exponent):
+    assert rate_exponent(1.5, detector) == pytest.approx(exponent)
+    n = sample_complexity([1e-3, 1e-5], 1.0, 1.0, 1.5, detector=detector)
     assert n[1] / n[0] == pytest.approx(100**exponent)
     f = np.array([0.3, 1.0, 7.0])
     m = 0.2
@@ -49,7 +51,7 @@ def test_number_of_sequences_is_the_textbooks_for_a_gaussian_and_a_power(rate, e
     error = 0.05
     deviation = math.sqrt(2) * sigma
     textbook = (stats.norm.ppf(1 - error) * deviation / (f * m)) ** 2
-    n = sample_complexity(f, m, sigma, 2.0, error, rate)
+    n = sample_complexity(f, m, sigma, 2.0, error, detector)
     np.testing.assert_allclose(n, textbook, rtol=1e-12)
 
 
@@ -58,15 +60,17 @@ def test_number_of_sequences_is_the_textbooks_for_a_gaussian_and_a_power(rate, e
     n=st.floats(0, 20).map(math.exp),
     alpha=st.floats(1.05, 2),
     error=st.floats(1e-12, 0.49),
-    rate=st.sampled_from(RATES),
+    detector=st.sampled_from(DETECTORS),
 )
-def test_threshold_and_number_are_inverse_and_those_of_the_error(sizes, n, alpha, error, rate):
+def test_threshold_and_number_are_inverse_and_those_of_the_error(sizes, n, alpha, error, detector):
     f, m, sigma = np.exp(sizes)
-    threshold = detection_threshold(n, m, sigma, alpha, error, rate)
-    assert sample_complexity(threshold, m, sigma, alpha, error, rate) == pytest.approx(n, rel=1e-9)
+    threshold = detection_threshold(n, m, sigma, alpha, error, detector)
+    assert sample_complexity(threshold, m, sigma, alpha, error, detector) == pytest.approx(
+        n, rel=1e-9
+    )
     if not math.isclose(f, threshold, rel_tol=1e-9):
-        assert (f >= threshold) == (sample_complexity(f, m, sigma, alpha, error, rate) <= n)
-    if rate == "mean":
+        assert (f >= threshold) == (sample_complexity(f, m, sigma, alpha, error, detector) <= n)
+    if detector == "mean":
         assert detection_error(n, threshold * m, sigma, alpha) == pytest.approx(error, rel=1e-9)
 
 
@@ -76,7 +80,9 @@ def test_numbers_without_a_signal_and_beyond_the_range_of_a_float():
     np.testing.assert_array_equal(detection_threshold(10, [0.0, -1.0], 1.0, 1.5), np.inf)
     assert sample_complexity(1e-200, 1.0, 1.0, 1.5) == np.inf
     # f m̄ underflows to 0
-    tiny = sample_complexity([1e-200, 1e-10], [1e-200, 1e-90], [1e-300, 1.0], 1.5, rate="paper_v2")
+    tiny = sample_complexity(
+        [1e-200, 1e-10], [1e-200, 1e-90], [1e-300, 1.0], 1.5, detector="paper_v2"
+    )
     assert tiny[0] == pytest.approx(tiny[1], rel=1e-9)
 
 
@@ -106,8 +112,8 @@ def test_divergence_and_information(alpha, shift, n, unit):
     of_all = mutual_information(**known)
     assert mutual_information(unit * shift, alpha, unit, n) == pytest.approx(of_all, rel=1e-9)
     of_one = mutual_information(shift, alpha)
-    of_mean = mutual_information(**known, statistic="mean")
-    by_mixture = mutual_information(**known, statistic="mean", route="mixture")
+    of_mean = mutual_information(**known, detector="mean")
+    by_mixture = mutual_information(**known, detector="mean", route="mixture")
     assert of_mean == pytest.approx(by_mixture, rel=1e-11, abs=0)
     assert 0 < max(of_one, of_mean) <= of_all * (1 + 1e-12)
     assert of_all <= min(LOG_2, n * of_one * (1 + 1e-12), product / 4 * (1 + 1e-9))
@@ -132,7 +138,7 @@ def test_rates_of_the_quadratic_limit():
     tiny = 1e-9
     of_all = kl_divergence(tiny, alpha, 1.0, n)
     of_mean = kl_divergence(tiny, alpha, 1.0, n, "mean")
-    optimal = lan_divergence(tiny, alpha, 1.0, n, "optimal")
+    optimal = lan_divergence(tiny, alpha, 1.0, n, "likelihood")
     assert optimal == pytest.approx(of_all, rel=1e-8, abs=0)
     assert lan_divergence(tiny, alpha, 1.0, n, "mean") == pytest.approx(of_mean, rel=1e-8, abs=0)
     # Eq. (32) as printed exceeds what all N sequences together have, however small the shift
@@ -247,7 +253,12 @@ def test_errors_next_to_the_gaussian_fall_with_the_shift_and_are_no_less_than_0(
 )
 def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha, shift, n, unit):
     def errors(n, shift, unit=1.0):
-        return np.array([detection_error(n, unit * shift, unit, alpha, test) for test in TESTS])
+        return np.array(
+            [
+                detection_error(n, unit * shift, unit, alpha, detector)
+                for detector in EXACT_DETECTORS
+            ]
+        )
 
     by_test = errors(n, shift)
     mean, likelihood, median = by_test
@@ -284,44 +295,44 @@ def test_errors_are_those_of_simulated_tests(alpha, n, shift):
     law = SymmetricStable(alpha)
     draws = law.sample((trials, n), rng) + shift
     log_ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
-    for test, statistic in {"mean": draws.sum(axis=1), "likelihood": log_ratio}.items():
-        error = float(detection_error(n, shift, 1.0, alpha, test))
+    for detector, statistic in {"mean": draws.sum(axis=1), "likelihood": log_ratio}.items():
+        error = float(detection_error(n, shift, 1.0, alpha, detector))
         least, most = stats.binom.ppf([0.0005, 0.9995], trials, error)
         n_wrong = (statistic < 0).sum()
-        assert least <= n_wrong <= most, test
+        assert least <= n_wrong <= most, detector
 
 
-@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("detector", EXACT_DETECTORS)
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
-def test_errors_at_their_ends(test, alpha):
-    none = detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, test)
+def test_errors_at_their_ends(detector, alpha):
+    none = detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, detector)
     np.testing.assert_allclose(none, 0.5, rtol=1e-15)
-    np.testing.assert_allclose(detection_error(9, 1e-200, 1.0, alpha, test), 0.5, rtol=1e-15)
-    far = detection_error(2, [1e2, 1e6 - 0.5, 1e6, 1e6 + 0.5, 1e300], 1.0, alpha, test)
+    np.testing.assert_allclose(detection_error(9, 1e-200, 1.0, alpha, detector), 0.5, rtol=1e-15)
+    far = detection_error(2, [1e2, 1e6 - 0.5, 1e6, 1e6 + 0.5, 1e300], 1.0, alpha, detector)
     assert (np.diff(far) <= 0).all()
-    if test == "likelihood" and alpha < 2:
+    if detector == "likelihood" and alpha < 2:
         assert far[1] > far[2] == far[3]  # bounded by the error at a million scales
-    assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, test).shape == (3, 2)
+    assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, detector).shape == (3, 2)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2.0])
-@pytest.mark.parametrize("test", TESTS)
-def test_least_number_is_the_least(alpha, test):
+@pytest.mark.parametrize("detector", EXACT_DETECTORS)
+def test_least_number_is_the_least(alpha, detector):
     shift, error = np.array([3.0, 0.4, 0.05]), 0.1
-    n = least_sequences(shift, 1.0, alpha, error, test)
+    n = least_sequences(shift, 1.0, alpha, error, detector)
     assert (n == np.floor(n)).all()
-    assert (detection_error(n, shift, 1.0, alpha, test) <= error).all()
+    assert (detection_error(n, shift, 1.0, alpha, detector) <= error).all()
     several = n > 1
-    fewer = n[several] - (2 if test == "median" else 1)
+    fewer = n[several] - (2 if detector == "median" else 1)
     assert several.sum() >= 2
-    assert (detection_error(fewer, shift[several], 1.0, alpha, test) > error).all()
+    assert (detection_error(fewer, shift[several], 1.0, alpha, detector) > error).all()
     assert (necessary_sequences(shift, 1.0, alpha, error) <= n).all()
-    assert least_sequences(0.0, 1.0, alpha, error, test) == math.inf
+    assert least_sequences(0.0, 1.0, alpha, error, detector) == math.inf
     # where one is enough, although the search begins above
     alone = 1.001 * SymmetricStable(alpha).ppf(0.6)
-    assert least_sequences(alone, 1.0, alpha, 0.4, test) == 1
-    assert least_sequences(1e200, 1.0, alpha, test=test) == 1
-    if test == "mean":  # a number that rounding may leave a little above or below a whole one
+    assert least_sequences(alone, 1.0, alpha, 0.4, detector) == 1
+    assert least_sequences(1e200, 1.0, alpha, detector=detector) == 1
+    if detector == "mean":  # a number that rounding may leave a little above or below a whole one
         counts = np.arange(1, 60)
         exact = detection_threshold(counts, 1.0, 1.0, alpha, error)
         np.testing.assert_array_equal(least_sequences(exact, 1.0, alpha, error), counts)
@@ -329,12 +340,15 @@ def test_least_number_is_the_least(alpha, test):
 
 def test_exponents_of_the_exact_numbers():
     shift, alpha = np.array([1e-4, 1e-9]), 1.3
-    numbers = {test: least_sequences(shift, 1.0, alpha, test=test) for test in TESTS}
+    numbers = {
+        detector: least_sequences(shift, 1.0, alpha, detector=detector)
+        for detector in EXACT_DETECTORS
+    }
     numbers["Fano"] = necessary_sequences(shift, 1.0, alpha)
-    for test, n in numbers.items():
-        exponent = rate_exponent(alpha) if test == "mean" else 2
+    for detector, n in numbers.items():
+        exponent = rate_exponent(alpha) if detector == "mean" else 2
         assert np.log(n[1] / n[0]) / np.log(1e5) == pytest.approx(exponent, rel=1e-5), test
-    limit = sample_complexity(shift[1], 1.0, 1.0, alpha, rate="optimal")
+    limit = sample_complexity(shift[1], 1.0, 1.0, alpha, detector="likelihood")
     assert numbers["likelihood"][1] == pytest.approx(limit, rel=1e-6)
 
 
@@ -360,14 +374,15 @@ def test_median_test_of_very_many_values_errs_as_the_central_limit_says(u):
         assert found == pytest.approx(stats.norm.sf(u), rel=1e-9)
 
 
-@pytest.mark.parametrize("test", ["likelihood", "median"])
-def test_numbers_at_tiny_shifts_go_as_the_inverse_square_and_end_at_infinity(test):
-    near = least_sequences(1e-8, 1.0, 1.5, test=test)
+@pytest.mark.parametrize("detector", ["likelihood", "median"])
+def test_numbers_at_tiny_shifts_go_as_the_inverse_square_and_end_at_infinity(detector):
+    near = least_sequences(1e-8, 1.0, 1.5, detector=detector)
     for shift in (1e-20, 1e-99, 1e-101, 1e-150):
-        found = least_sequences(shift, 1.0, 1.5, test=test)
+        found = least_sequences(shift, 1.0, 1.5, detector=detector)
         assert found * shift * shift == pytest.approx(near * 1e-16, rel=1e-6)
     np.testing.assert_array_equal(
-        least_sequences([1e-154, 1e-160, 1e-170, 1e-300, 0.0], 1.0, 1.5, test=test), math.inf
+        least_sequences([1e-154, 1e-160, 1e-170, 1e-300, 0.0], 1.0, 1.5, detector=detector),
+        math.inf,
     )
 
 

@@ -12,7 +12,7 @@ from scipy import optimize, special, stats
 
 from book import charts
 from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
-from lwcore.inference import RATES, probes, required, windows
+from lwcore.inference import DETECTORS, probes, required, windows
 from lwcore.results import load
 from lwcore.window import DecayLaw, mixture_envelope, time_scales
 from tests.built_book import ROOT
@@ -85,26 +85,28 @@ def numbers(columns):
 
 
 @pytest.mark.parametrize(
-    ("law", "log_noise", "alpha", "error", "rate", "log_n"),
+    ("law", "log_noise", "alpha", "error", "detector", "log_n"),
     [
         (DecayLaw("exponential", 1, 0.5), -1, 1.05, 0.01, "mean", 8),
-        (DecayLaw("exponential", 1, 0.995), 1, 2.0, 0.4, "optimal", 0),
+        (DecayLaw("exponential", 1, 0.995), 1, 2.0, 0.4, "likelihood", 0),
         (DecayLaw("power", 1, 3.0), -0.35, 1.1, 0.07, "paper_v2", 2.2),
-        (DecayLaw("logarithmic", 1, np.nan), -1, 1.35, 0.29, "optimal", 1.9),
+        (DecayLaw("logarithmic", 1, np.nan), -1, 1.35, 0.29, "likelihood", 1.9),
         (DecayLaw("power", 1, 1.0), 1, 1.5, 0.1, "mean", 1),  # no window
     ],
 )
-def test_window_explorer_shows_what_the_package_computes(law, log_noise, alpha, error, rate, log_n):
-    chart, how = made("window_explorer"), (1, 10**log_noise, alpha, error, rate)
+def test_window_explorer_shows_what_the_package_computes(
+    law, log_noise, alpha, error, detector, log_n
+):
+    chart, how = made("window_explorer"), (1, 10**log_noise, alpha, error, detector)
     sliders = {"law": law.name, "log_noise": log_noise, "alpha": alpha, "error": error}
-    sliders |= {"rate": rate, "log_budget": log_n}
+    sliders |= {"detector": detector, "log_budget": log_n}
     sliders |= {"exponential": {"lambda": law.decay}, "power": {"beta": law.decay}}.get(
         law.name, {}
     )
     threshold = detection_threshold(10.0**log_n, *how)
     expected = {
-        "exponent": rate_exponent(alpha, rate),
-        "constant": detection_threshold(1, 1, 1, alpha, error, rate),
+        "exponent": rate_exponent(alpha, detector),
+        "constant": detection_threshold(1, 1, 1, alpha, error, detector),
         "threshold": threshold,
         "needed": sample_complexity(law.envelope(1), *how),
         "window": law.inverse(np.log(threshold)),
@@ -127,17 +129,19 @@ def test_window_explorer_shows_what_the_package_computes(law, log_noise, alpha, 
 
 
 @pytest.mark.parametrize(
-    ("gate", "spread", "log_noise", "alpha", "rate", "log_n"),
+    ("gate", "spread", "log_noise", "alpha", "detector", "log_n"),
     [
-        (0.005, 1.5, -0.5, 1.9, "optimal", 2.4),  # the slowest to find
+        (0.005, 1.5, -0.5, 1.9, "likelihood", 2.4),  # the slowest to find
         (0.005, 2, -1, 2, "paper_v2", 8),
         (0.95, 0.1, 1, 1.05, "mean", 2),  # no window
     ],
 )
-def test_gate_explorer_shows_what_the_package_computes(gate, spread, log_noise, alpha, rate, log_n):
-    chart, how = made("gate_explorer"), (1, 10**log_noise, alpha, 0.1, rate)
+def test_gate_explorer_shows_what_the_package_computes(
+    gate, spread, log_noise, alpha, detector, log_n
+):
+    chart, how = made("gate_explorer"), (1, 10**log_noise, alpha, 0.1, detector)
     sliders = {"gate": gate, "spread": spread, "log_noise": log_noise, "alpha": alpha}
-    sliders |= {"rate": rate, "log_budget": log_n}
+    sliders |= {"detector": detector, "log_budget": log_n}
     gates, tau = numbers(drawn(chart, "neurons", ["gate", "time_scale"], **sliders))
     law = stats.norm(special.logit(gate), spread)
     assert special.logit(gates) == pytest.approx(law.ppf((np.arange(32) + 0.5) / 32), abs=1e-9)
@@ -172,7 +176,7 @@ def test_browser_shows_what_was_measured(seed, look, view, order, estimate):
     browser, model = made("results_browser"), "DiagGate"
     choices = {"model": model, "seed": seed, "look": look, "estimate": estimate}
     choices |= {"noise": 1, "at": 3}
-    how = {"noise": "whole", "rate": RATES[estimate]}
+    how = {"noise": "whole", "detector": DETECTORS[estimate]}
     noise, own = (probes(run(), view, source) for source in ("noise", "error"))
 
     def of_seed(values):
@@ -183,7 +187,7 @@ def test_browser_shows_what_was_measured(seed, look, view, order, estimate):
         return values.median(dims).expand_dims(dims[1:])
 
     needed = of_seed(required(own, **how)).transpose("probe", "lag")
-    window = of_seed(windows(own, **how)).transpose("probe", "budget")
+    window = of_seed(windows(own, **how)).transpose("probe", "n_sequences")
     envelope = of_seed(run().envelope.sel(order=order))
 
     lag, value = numbers(drawn(browser, "envelope", ["lag", "value"], **choices))
@@ -194,8 +198,10 @@ def test_browser_shows_what_was_measured(seed, look, view, order, estimate):
     assert shown == pytest.approx(countable, rel=5e-3, nan_ok=True)
     columns = ["direction", "budget", "steps"]
     direction, budget, steps = numbers(drawn(browser, "window", columns, **choices))
-    assert direction == pytest.approx(np.repeat(np.arange(len(window.probe)), len(window.budget)))
-    assert budget == pytest.approx(np.tile(window.budget, len(window.probe)))
+    assert direction == pytest.approx(
+        np.repeat(np.arange(len(window.probe)), len(window.n_sequences))
+    )
+    assert budget == pytest.approx(np.tile(window.n_sequences, len(window.probe)))
     seen = window.where(window > 0).values.ravel()
     assert steps == pytest.approx(seen, rel=5e-3, nan_ok=True)
     said = [f"{model} {steps:g}" if steps else f"{model} none" for steps in window[:, 3].values]

@@ -73,17 +73,17 @@ def test_a_binomial_interval_leaves_out_what_it_says_at_any_number_of_trials(hit
     assert mass_beyond(hits + 1, trials - hits, high, 1) == pytest.approx(tail, rel=1e-5)
 
 
-@pytest.mark.parametrize("rate", ["mean", "optimal", "paper_v2"])
+@pytest.mark.parametrize("detector", ["mean", "likelihood", "paper_v2"])
 @pytest.mark.parametrize("count", [1, 3, 8, 17])
-def test_minus_zero_is_zero(rate, count):
+def test_minus_zero_is_zero(detector, count):
     """At any length of an array: NumPy takes the larger of 0 and −0 in several ways."""
     zeros = np.full(count, -0.0)
-    assert np.all(sample_complexity(zeros, 1, 1, 1.5, rate=rate) == np.inf)
-    assert np.all(sample_complexity(1, zeros, 1, 1.5, rate=rate) == np.inf)
-    assert np.all(detection_threshold(10, zeros, 1, 1.5, rate=rate) == np.inf)
+    assert np.all(sample_complexity(zeros, 1, 1, 1.5, detector=detector) == np.inf)
+    assert np.all(sample_complexity(1, zeros, 1, 1.5, detector=detector) == np.inf)
+    assert np.all(detection_threshold(10, zeros, 1, 1.5, detector=detector) == np.inf)
     lags = [1, 2, 3]
     bounds = [
-        window_bounds(lags, [0.9, 0.5, 0.1], [1, zero, 1], 1, [10, 1e4], 1.5, rate=rate)
+        window_bounds(lags, [0.9, 0.5, 0.1], [1, zero, 1], 1, [10, 1e4], 1.5, detector=detector)
         for zero in (0.0, -0.0)
     ]
     np.testing.assert_array_equal(*bounds)
@@ -122,27 +122,27 @@ def test_a_duration_is_no_number(call):
         call()
 
 
-@pytest.mark.parametrize("rate", ["mean", "optimal", "paper_v2"])
+@pytest.mark.parametrize("detector", ["mean", "likelihood", "paper_v2"])
 @pytest.mark.parametrize(
     ("scale", "alignment", "count"),
     [(5e-324, 1.0, 100.0), (1e-300, 1e300, 1e300), (1e300, 1e-300, 1.0), (LARGEST, 5e-324, 7.0)],
 )
 def test_a_window_under_a_law_is_finite_where_its_threshold_is_no_float(
-    rate, scale, alignment, count
+    detector, scale, alignment, count
 ):
     """``log_λ(ε_th/c)``, from the logarithms of the threshold's factors."""
     law = DecayLaw("exponential", amplitude=1e200, decay=0.9)
-    at_unit = mp.mpf(float(detection_threshold(1, 1, 1, 1.5, 0.1, rate)))
+    at_unit = mp.mpf(float(detection_threshold(1, 1, 1, 1.5, 0.1, detector)))
     log_threshold = mp.log(at_unit) + mp.log(scale) - mp.log(alignment)
-    log_threshold -= mp.log(count) / rate_exponent(1.5, rate)
+    log_threshold -= mp.log(count) / rate_exponent(1.5, detector)
     expected = (mp.log("1e200") - log_threshold) / -mp.log(mp.mpf(0.9))
-    found = regime_window(law, count, alignment, scale, 1.5, 0.1, rate)
+    found = regime_window(law, count, alignment, scale, 1.5, 0.1, detector)
     assert found == pytest.approx(float(max(expected, 0)), rel=1e-9)
 
 
 def test_a_shift_beyond_all_scales_takes_one_sequence():
-    for test in ("mean", "median", "likelihood"):
-        assert least_sequences([1.0, LARGEST], 5e-324, 1.5, 0.1, test).tolist() == [1, 1]
+    for detector in ("mean", "median", "likelihood"):
+        assert least_sequences([1.0, LARGEST], 5e-324, 1.5, 0.1, detector).tolist() == [1, 1]
 
 
 def test_a_divergence_out_of_range_is_refused_by_the_name_of_what_is_out_of_range():
@@ -288,7 +288,7 @@ def test_bounds_of_maps_may_be_as_large_as_floats():
 
 def test_a_budget_below_0_is_refused_by_its_name():
     needed = xr.DataArray([10.0, 40.0], dims="lag", coords={"lag": [1, 2]})
-    with pytest.raises(ArgumentError, match=r"^budgets contains -1\.0"):
+    with pytest.raises(ArgumentError, match=r"^n_sequences contains -1\.0"):
         inference.window_of(needed, [5.0, -1.0])
 
 

@@ -118,8 +118,8 @@ FOREIGN = xr.Dataset({"loss": 1.0})
             r"error = 3: must be a number in \(0, 0\.5\)",
         ),
         (
-            lambda: inference.sequences_needed(1.0, np.nan, 1.5, rate="fast"),
-            "rate = 'fast': must be one of",
+            lambda: inference.sequences_needed(1.0, np.nan, 1.5, detector="fast"),
+            "detector = 'fast': must be one of",
         ),
         (
             lambda: inference.signal_and_noise(numbers(np.full((1, 1, 20), "a"))),
@@ -149,10 +149,10 @@ FOREIGN = xr.Dataset({"loss": 1.0})
         ),
         (
             lambda: inference.window_of(xr.DataArray([1.0], {"lag": [1]}, "lag"), [[1]]),
-            r"budgets = \[\[1\]\]: must be a number, or a list of numbers",
+            r"n_sequences = \[\[1\]\]: must be a number, or a list of numbers",
         ),
         (
-            lambda: inference.window_of(xr.DataArray([1.0], {"lag": 1}, "budget"), [1]),
+            lambda: inference.window_of(xr.DataArray([1.0], {"lag": 1}, "n_sequences"), [1]),
             "needed .* must have the dimension lag, and its coordinate",
         ),
         (lambda: inference.deviation([1.0]), r"numbers = \[1\.0\]: must be two or more"),

@@ -96,14 +96,16 @@ def test_planted_signal_gives_the_known_sample_complexity():
     """Means of an α = 1.8 law concentrate with p = 2.25; Gaussian ones, N = (z s/Δ)², with 2."""
     result = kept(planted(1.8, SHIFTS, 20000))
     assert detected(result).sel(source="error").all()
-    for rate in ("mean", "optimal", "paper_v2"):
+    for detector in ("mean", "likelihood", "paper_v2"):
         for noise, scale in (("own", 0.5), ("whole", 5.0)):
-            expected = sample_complexity(1.0, SHIFTS, scale, 1.8, 0.1, rate)
-            needed = required(result, rate=rate, noise=noise).sel(source="error").mean("probe")
+            expected = sample_complexity(1.0, SHIFTS, scale, 1.8, 0.1, detector)
+            needed = (
+                required(result, detector=detector, noise=noise).sel(source="error").mean("probe")
+            )
             np.testing.assert_allclose(needed, expected, rtol=0.5)
     assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6
     result = kept(planted(2.0, SHIFTS, 20000)).sel(source="error")
-    needed = required(result, rate="variance").mean("probe")
+    needed = required(result, detector="variance").mean("probe")
     np.testing.assert_allclose(needed, stats.norm.ppf(0.9) ** 2 * 0.5 / SHIFTS**2, rtol=0.1)
     assert float(result.exponent.median()) == pytest.approx(2, abs=0.15)
 
@@ -133,7 +135,7 @@ def test_what_is_kept_is_what_numpy_says_of_the_numbers():
 
 def test_letter_of_v2_counts_the_envelope_twice():
     result = kept(planted(1.8, SHIFTS, 2000)).sel(source="error")
-    f_once = required(result, rule="plug-in", rate="paper_v2")
+    f_once = required(result, rule="plug-in", detector="paper_v2")
     f_twice = required(result, rule="plug-in", **inference.PAPER_V2)
     alpha = float(result.alpha.sel(noise="own").isel(probe=0))
     envelope_of_lags = np.array([32.0, 16, 8, 4, 2])
@@ -144,12 +146,12 @@ def test_letter_of_v2_counts_the_envelope_twice():
 @pytest.mark.parametrize("definition", ["supremum", "first_passage"])
 def test_windows_are_read_off_the_required_numbers(definition):
     result = kept(planted(1.8, SHIFTS, 2000)).sel(source="error")
-    by_budget = windows(result, noise="whole", definition=definition)
-    assert by_budget.budget.values.tolist() == list(SETTINGS.budgets)
+    found = windows(result, noise="whole", definition=definition)
+    assert found.n_sequences.values.tolist() == list(SETTINGS.budgets)
     needed = required(result, noise="whole").values
     for i, budget in enumerate(SETTINGS.budgets):
         expected = learnability_window(LAGS, needed, [budget], definition=definition)[..., 0]
-        np.testing.assert_array_equal(by_budget[..., i], expected)
+        np.testing.assert_array_equal(found[..., i], expected)
         of_one_budget = windows(result, budget, noise="whole", definition=definition)
         np.testing.assert_array_equal(of_one_budget, expected)
 
@@ -170,9 +172,9 @@ def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     plain = kept(observed)
     scaled = kept(observed, factor)
     # v2 to the letter multiplies a number with a unit by f, which keeps its own
-    for rate in inference.RATES:
-        expected = required(plain, rate=rate)
-        xr.testing.assert_allclose(required(scaled, rate=rate), expected, rtol=1e-9)
+    for detector in inference.DETECTORS:
+        expected = required(plain, detector=detector)
+        xr.testing.assert_allclose(required(scaled, detector=detector), expected, rtol=1e-9)
     xr.testing.assert_equal(detected(scaled), detected(plain))
     for name in ("signal", "signal_error"):
         xr.testing.assert_allclose(scaled[name], factor * plain[name], rtol=1e-9, atol=0)

@@ -29,11 +29,11 @@ def test_a_name_that_never_was_is_no_name():
 def test_a_former_option_is_the_new_one(small_run):
     view = inference.probes(small_run, "zeroth", "error")
     expected = inference.required(view, **inference.PAPER_V2)
-    once = inference.required(view, rate="paper_v2")
+    once = inference.required(view, detector="paper_v2")
     assert not expected.equals(once)
     for counted, twice in ((expected, True), (once, False)):
         with pytest.warns(DeprecationWarning, match="twice is now called envelope_squared"):
-            former = inference.required(view, rate="paper_v2", twice=twice)
+            former = inference.required(view, detector="paper_v2", twice=twice)
         xr.testing.assert_identical(former, counted)
 
 

@@ -31,7 +31,7 @@ REGIMES = [
 TEMPERED = DecayLaw("tempered_power", 2.0, 0.6, 0.99)
 CHOSEN = [1, 2, 3, 5, 8, 13]
 regimes = pytest.mark.parametrize("law", REGIMES, ids=lambda law: law.name)
-rates = pytest.mark.parametrize("rate", ["mean", "optimal", "paper_v2"])
+detectors = pytest.mark.parametrize("detector", ["mean", "likelihood", "paper_v2"])
 
 
 def of_lags(low, high, size=6):
@@ -73,18 +73,18 @@ def test_window_is_the_last_lag_above_the_threshold_and_grows(envelope, budgets)
     envelope=of_lags(1e-3, 1e3),
     alignment=of_lags(0.1, 10),
     scale=of_lags(0.1, 10),
-    rate=st.sampled_from(["mean", "optimal", "paper_v2"]),
+    detector=st.sampled_from(["mean", "likelihood", "paper_v2"]),
 )
-def test_window_lies_between_its_bounds(envelope, alignment, scale, rate):
+def test_window_lies_between_its_bounds(envelope, alignment, scale, detector):
     alpha = 1.6
     budgets = np.geomspace(1, 1e12, 30)
-    needed = sample_complexity(envelope, alignment, scale, alpha, rate=rate)
-    low, high = window_bounds(CHOSEN, envelope, alignment, scale, budgets, alpha, rate=rate)
+    needed = sample_complexity(envelope, alignment, scale, alpha, detector=detector)
+    low, high = window_bounds(CHOSEN, envelope, alignment, scale, budgets, alpha, detector=detector)
     assert (learnability_window(CHOSEN, needed, budgets * (1 - 1e-9)) <= high).all()
     assert (learnability_window(CHOSEN, needed, budgets * (1 + 1e-9)) >= low).all()
     assert (low <= high).all()
     # one constant for all lags: the envelope decides
-    same = window_bounds(CHOSEN, envelope, 0.7, 2.0, budgets, alpha, rate=rate)
+    same = window_bounds(CHOSEN, envelope, 0.7, 2.0, budgets, alpha, detector=detector)
     np.testing.assert_array_equal(*same)
 
 
@@ -120,20 +120,20 @@ def test_lags_may_be_whole_numbers_of_any_size(dtype):
 
 
 @regimes
-@rates
-def test_predicted_window_is_the_measured_one(law, rate):
+@detectors
+def test_predicted_window_is_the_measured_one(law, detector):
     lags = np.arange(1, 400)
     budgets = np.geomspace(1, 1e5, 23)
     m = 0.3
     sigma = 0.4
-    detector = {"alpha": 1.6, "error": 0.05, "rate": rate}
-    needed = sample_complexity(law.envelope(lags), m, sigma, **detector)
+    noise = {"alpha": 1.6, "error": 0.05, "detector": detector}
+    needed = sample_complexity(law.envelope(lags), m, sigma, **noise)
     measured = learnability_window(lags, needed, budgets)
     assert np.unique(measured).size > 4
-    predicted = regime_window(law, budgets, m, sigma, **detector)
+    predicted = regime_window(law, budgets, m, sigma, **noise)
     np.testing.assert_array_equal(measured, np.minimum(np.floor(predicted), lags[-1]))
     for unit in (1e-12, 1e12):
-        scaled = regime_window(law, budgets, unit * m, unit * sigma, **detector)
+        scaled = regime_window(law, budgets, unit * m, unit * sigma, **noise)
         np.testing.assert_allclose(scaled, predicted, rtol=1e-9)
 
 
@@ -334,7 +334,10 @@ def test_mixture_of_exponentials():
         (lambda: learnability_window([1, 2], [math.nan, 1], [1]), "required contains nan"),
         (lambda: learnability_window([1, 2], [1, -0.5], [1]), r"required contains -0\.5"),
         (lambda: learnability_window([1, 2], [1, 2, 3], [1]), "required = .* each of the 2 lags"),
-        (lambda: learnability_window([1, 2], [1, 2], 1.0), "n_sequences = 1.0: must be a list"),
+        (
+            lambda: learnability_window([1, 2], [1, 2], [[1.0]]),
+            r"n_sequences = .*: must be a number, or",
+        ),
         (lambda: learnability_window([1, 2], [1, 2], [-1]), r"n_sequences contains -1\.0"),
         (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "alignment = .* or 2"),
         (lambda: regime_window(REGIMES[0], [1, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),

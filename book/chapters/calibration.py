@@ -8,7 +8,15 @@ from numpy.typing import ArrayLike
 
 from lwcore.detection import detection_threshold, rate_exponent
 from lwcore.experiment.config import DiagnosticSettings
-from lwcore.inference import NOISES, RATES, RULES, detected, required, signal_and_noise, window_of
+from lwcore.inference import (
+    DETECTORS,
+    NOISES,
+    RULES,
+    detected,
+    required,
+    signal_and_noise,
+    window_of,
+)
 from lwcore.stable import SymmetricStable
 
 REST = 3.0  # scale of the rest of the gradient, in units of the lag's own part
@@ -60,10 +68,10 @@ def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int =
     kept = signal_and_noise(numbers)
     options: dict[str, Any] = {"rule": "plug-in", "error": settings.error}
     by_rate = []
-    for rate in RATES:
-        by_noise = [required(kept, rate=rate, noise=noise, **options) for noise in NOISES]
+    for detector in DETECTORS:
+        by_noise = [required(kept, detector=detector, noise=noise, **options) for noise in NOISES]
         by_rate.append(xr.concat(by_noise, "noise"))
-    plug_in = xr.concat(by_rate, "rate").assign_coords(noise=list(NOISES), rate=list(RATES))
+    plug_in = xr.concat(by_rate, "rate").assign_coords(noise=list(NOISES), rate=list(DETECTORS))
     tested = plug_in.where(detected(kept, settings.significance), np.inf)
     needed = xr.concat([tested, plug_in], "rule").assign_coords(rule=list(RULES))
     window = window_of(needed, n).groupby("view").max("probe")

@@ -8,15 +8,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from book.charts.explorers import RATE_WORDS
+from book.charts.explorers import DETECTOR_WORDS
 from book.charts.style import RULE, choice, dress, formula, log_x, log_y
 from lwcore.experiment import config_of
 from lwcore.figures import COLOURS
-from lwcore.inference import NOISES, PAPER_V2, RATES, required, window_of
+from lwcore.inference import DETECTORS, NOISES, PAPER_V2, required, window_of
 from lwcore.signatures import require
 
-_WAYS = {rate: {"rate": rate} for rate in RATES} | {"letter_v2": PAPER_V2}
-_WORDS = RATE_WORDS | {
+_WAYS = {name: {"detector": name} for name in DETECTORS} | {"letter_v2": PAPER_V2}
+_WORDS = DETECTOR_WORDS | {
     "variance": "sample variance, p = 2",
     "letter_v2": "v2 to the letter, f twice",
     "zeroth": "zeroth order",
@@ -25,19 +25,19 @@ _WORDS = RATE_WORDS | {
     "gradient": "exact, own gradient",
 }
 _COUNTABLE = 1e10  # numbers of sequences above this are left out
-_DIMS = ("model", "seed", "order", "probe", "noise", "way", "lag", "budget")
+_DIMS = ("model", "seed", "order", "probe", "noise", "way", "lag", "n_sequences")
 # Vega's way to a number of a network: by view, direction, noise and way to N(ℓ).
 _CHOSEN = "[look][datum.direction][noise][estimate]"
 
 
 def results_browser(results: xr.Dataset) -> alt.ConcatChart:
-    """Chart what a run measured, with choices of cell, seed, order of transport, noise and rate.
+    """Chart what a run measured, with choices of cell, seed, order of transport, noise and detector.
 
     Nothing is computed in the page but which of the numbers to show. N(ℓ) and H_N are those of
     `lwcore.inference`, by the rule ``"tested"`` and the definition ``"supremum"``, rounded. In the
     chart's data a row is a network, or the median of a cell's: ``f`` by view and lag; ``n`` (N(ℓ),
     empty where it cannot be counted) and ``h`` (H_N, 0 where no lag is seen) by view, direction,
-    noise, rate, and lag or number of sequences.
+    noise, detector, and lag or number of sequences.
     """
     held = sorted({"envelope", "signal", "scale"} & {*map(str, results.data_vars)})
     require("results", held, len(held) == 3, "of a run, with envelope, signal and scale")

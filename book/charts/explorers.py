@@ -16,9 +16,9 @@ from scipy import special
 from book.charts.style import CURVE, DOT, RULE, choice, dress, formula, log_x, log_y, slider
 from lwcore.stable import SymmetricStable
 
-RATE_WORDS = {
+DETECTOR_WORDS = {
     "mean": "mean, p = α/(α − 1)",
-    "optimal": "optimal, p = 2",
+    "likelihood": "likelihood ratio, p = 2",
     "paper_v2": "paper_v2, p = α",
 }
 NEURONS = 32  # those of the small networks of Appendix B
@@ -131,23 +131,27 @@ def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
     """
     level = np.asarray(errors)
     of_mean = []  # C by α (rows) and ε (columns), as `detection_threshold` has it
-    of_optimal = []
+    of_likelihood = []
     for alpha in _ALPHAS:
         law = SymmetricStable(alpha)
         of_mean.append(_to_ten_digits(-law.ppf(level)))
-        of_optimal.append(_to_ten_digits(-special.ndtri(level) / np.sqrt(law.fisher_information())))
-    table = "(rate == 'optimal' ? optimal_constants : mean_constants)"
-    by_rate = "(rate == 'mean' ? alpha / (alpha - 1) : rate == 'optimal' ? 2 : alpha)"
+        of_likelihood.append(
+            _to_ten_digits(-special.ndtri(level) / np.sqrt(law.fisher_information()))
+        )
+    table = "(detector == 'likelihood' ? likelihood_constants : mean_constants)"
+    by_detector = (
+        "(detector == 'mean' ? alpha / (alpha - 1) : detector == 'likelihood' ? 2 : alpha)"
+    )
     return [
         slider("log_noise", "noise, log₁₀ σ/(c m̄)", 0, -1, 1, 0.05),
         slider("alpha", "tail index α", 1.5, _ALPHAS[0], _ALPHAS[-1], 0.05),
-        choice("rate", "rate exponent", "mean", RATE_WORDS),
+        choice("detector", "rate exponent", "mean", DETECTOR_WORDS),
         slider("log_budget", "sequences, log₁₀ N", 3, 0, 8, 0.1),
         alt.param(name="mean_constants", value=of_mean),
-        alt.param(name="optimal_constants", value=of_optimal),
+        alt.param(name="likelihood_constants", value=of_likelihood),
         formula("noise", "pow(10, log_noise)"),
         formula("budget", "pow(10, log_budget)"),
-        formula("exponent", by_rate),
+        formula("exponent", by_detector),
         formula("constant", f"{table}[round((alpha - {_ALPHAS[0]}) / 0.05)][{column}]"),
         formula("threshold", "constant * noise * pow(budget, -1 / exponent)"),
     ]
