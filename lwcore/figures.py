@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import re
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 
 from lwcore.experiment import config_of
 from lwcore.inference import OPTIMISER_VIEW, PAPER_V2, probes, windows
-from lwcore.signatures import Count, Positive, checked, renamed
+from lwcore.signatures import Count, Positive, checked
 
 SHADES: Any = (  # the palette "colorblind" of seaborn
     "#0173b2",
@@ -435,7 +435,3 @@ def window_lines(axes: Axes, results: xr.Dataset, **options: Any) -> None:
     place = axes.get_subplotspec()
     if place is not None and place.is_first_col():
         axes.set_ylabel("learnability window $H_N$ (steps)")
-
-
-if not TYPE_CHECKING:
-    __getattr__ = renamed(__name__, {"summary": "overview"})

@@ -17,7 +17,7 @@ entries of a state, P of parameters. In formulas T(ℓ) is the matched statistic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from lwcore.ambient import FORWARD_MODE, own_precision
 from lwcore.cells import Cell
-from lwcore.signatures import FiniteReals, Index, Lags, checked, renamed, require, unchecked
+from lwcore.signatures import FiniteReals, Index, Lags, checked, require, unchecked
 from lwcore.trace import Direction, Trace, as_vectors
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
@@ -397,7 +397,3 @@ def _require_fit(trace: Trace, loss_gradients: Tensor) -> Tensor:
     require("loss_gradients", loss_gradients, is_allowed, f"of one of the shapes {allowed}")
     require("loss_gradients", loss_gradients, bool(loss_gradients.isfinite().all()), "finite")
     return loss_gradients
-
-
-if not TYPE_CHECKING:
-    __getattr__ = renamed(__name__, {"transported": "carry_back"})

@@ -37,10 +37,8 @@ from lwcore.signatures import (
     are_lags,
     checked,
     floats,
-    renamed,
     require,
     unchecked,
-    warn,
 )
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
@@ -234,7 +232,6 @@ def required(
     rule: Rule = "tested",
     envelope_squared: bool = False,
     error: Error | None = None,
-    twice: bool | None = None,
 ) -> xr.DataArray:
     """Return N(ℓ), how many sequences each lag needs, (…, probe, lag).
 
@@ -253,11 +250,7 @@ def required(
             more, as version 2 of the paper does; see `PAPER_V2`. N(ℓ) is infinite in views without
             an envelope.
         error: ε, the chance of a wrong sign; that of the run's configuration if None.
-        twice: The former name of ``envelope_squared``.
     """
-    if twice is not None:
-        warn("twice is now called envelope_squared.", DeprecationWarning)
-        envelope_squared = twice
     _require_variables(results, "signal", "scale", "deviation", "alpha", "noise", "view")
     envelope = xr.DataArray(1.0)
     if envelope_squared:
@@ -566,14 +559,3 @@ def _tails(numbers: Array) -> tuple[Array, Array]:
     fitted = stable.fit(columns)
     shape = numbers.shape[:-1]
     return np.reshape(fitted.alpha, shape), np.reshape(fitted.scale, shape)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = renamed(
-        __name__,
-        {
-            "LETTER": "PAPER_V2",
-            "OPTIMISER": "OPTIMISER_VIEW",
-            "summary": "signal_and_noise",
-        },
-    )

@@ -30,7 +30,6 @@ from lwcore.signatures import (
     Positive,
     Seed,
     checked,
-    renamed,
     require,
     unchecked,
 )
@@ -284,7 +283,3 @@ def train(
         if on_step is not None:
             on_step(Progress(step + 1, losses, network.state_dict(), descent.state_dict()))
     return losses
-
-
-if not TYPE_CHECKING:
-    __getattr__ = renamed(__name__, {"fit": "train"})

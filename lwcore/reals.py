@@ -23,8 +23,6 @@ _NO_REALS = {  # by NumPy's code for a kind of dtype
     "T": "not text",
 }
 
-_OUT_OF_RANGE = "within the range of a float, up to 1.8e308"
-
 
 class Unreadable(ValueError):
     """A value that holds no real numbers; its message says what must be different."""
@@ -50,17 +48,17 @@ def read(value: Any) -> NDArray[np.float64]:
         return np.array(value)
     _refuse_what_numpy_would_drop(value)
     array = _as_array(value)
-    if array.dtype.kind == "O":
-        return _read_objects(array)
-    if array.dtype.kind not in "iuf":
+    if array.dtype.kind == "O":  # as large whole numbers are
+        for entry in array.flat:
+            if isinstance(entry, bool | np.bool_ | np.timedelta64) or not isinstance(entry, Real):
+                raise Unreadable(f"not objects of type {type(entry).__name__}")
+    elif array.dtype.kind not in "iuf":
         raise Unreadable(_NO_REALS.get(array.dtype.kind, "not records"))
-    with np.errstate(over="ignore"):
-        floats = array.astype(np.float64, copy=False)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        became_infinite = np.isinf(floats) & ~np.isinf(array)
-        if became_infinite.any():
-            raise Unreadable(_OUT_OF_RANGE)
-    return floats
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(np.float64, copy=False)
+    except (OverflowError, FloatingPointError) as error:
+        raise Unreadable("within the range of a float, up to 1.8e308") from error
 
 
 def complaint(value: Any) -> str:
@@ -105,14 +103,3 @@ def _as_array(value: Any) -> NDArray[Any]:
         return np.asarray(value)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise Unreadable("in rows of one length, in memory that NumPy can read") from error
-
-
-def _read_objects(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return objects as numbers, where each is a real number; large whole numbers are objects."""
-    for entry in array.flat:
-        if isinstance(entry, bool | np.bool_ | np.timedelta64) or not isinstance(entry, Real):
-            raise Unreadable(f"not objects of type {type(entry).__name__}")
-    try:
-        return array.astype(np.float64, copy=False)
-    except OverflowError as error:
-        raise Unreadable(_OUT_OF_RANGE) from error

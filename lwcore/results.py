@@ -30,7 +30,7 @@ import h5py
 import xarray as xr
 
 from lwcore import __version__
-from lwcore.signatures import checked, require, require_path
+from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
 _SEAL = b"\nSHA-256 of every byte before this line: "
@@ -49,7 +49,6 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
     `write` is given the path of a temporary file beside it, which a process that is killed leaves.
     """
-    require_path("path", str(path))
     require("path", str(path), path.name != "", "the path of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")

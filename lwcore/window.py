@@ -37,7 +37,6 @@ from lwcore.signatures import (
     checked,
     constrained,
     floats,
-    renamed,
     require,
 )
 from lwcore.stable.standard import Array
@@ -542,7 +541,3 @@ def _for_each_lag(name: str, values: FiniteReals, lag: NDArray[np.int64]) -> Arr
     array = floats(name, values)
     require(name, array, array.shape in ((), (1,), lag.shape), f"one number, or {lag.size}")
     return np.broadcast_to(array, lag.shape)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = renamed(__name__, {"scores": "r_squared_and_aicc"})

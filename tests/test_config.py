@@ -274,16 +274,6 @@ def test_a_base_that_does_not_ship_is_named_as_the_base(tmp_path):
         Config.named(str(path))
 
 
-def test_paths_that_no_file_can_have(tmp_path):
-    (path := tmp_path / "mine.toml").write_text('base = "a\\u0000b.toml"')
-    with pytest.raises(ValueError, match=r"^base = 'a\\x00b\.toml': must be a path, without NUL"):
-        Config.named(str(path))
-    with pytest.raises(ValueError, match=r"^name = 'a\\x00b\.toml': must be a path, without NUL"):
-        Config.named("a\0b.toml")
-    with pytest.raises(ValueError, match=r"^name = 5: must be a name, or the path"):
-        Config.named(5)
-
-
 def test_a_base_that_is_not_there_is_named_with_the_file_that_names_it(tmp_path):
     (path := tmp_path / "mine.toml").write_text("base = 'gone.toml'")
     with pytest.raises(

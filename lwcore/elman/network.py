@@ -15,7 +15,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from beartype.door import is_bearable
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
@@ -51,9 +50,6 @@ if TYPE_CHECKING:
     ParameterRows = ArrayLike
 else:
 
-    def _are_two_radii(pair: tuple[Any, ...]) -> bool:
-        return len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair)
-
     def _are_short(vectors: Array) -> bool:
         if vectors.ndim != 3:
             return False
@@ -67,9 +63,7 @@ else:
         "an even whole number, 2 or above and up to 10^300",
         lambda m: 2 <= m <= 10**300 and m % 2 == 0,
     )
-    Radii = constrained(
-        tuple, "two finite numbers, 0 or above, of recurrent and of input weights", _are_two_radii
-    )
+    Radii = tuple[NotNegative, NotNegative]  # of recurrent and of input weights
     # As in the companion's Section 2.1, but for rounding.
     BoundedInputs = _array("(n, T, d), of norms up to 1", _are_short)
     # C&E Definition 1 pairs neurons.

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lwcore.signatures import ArgumentError, require, require_path, warn
+from lwcore.signatures import ArgumentError, require
 
 _SHIPPED = Path(__file__).parents[1] / "configs"
 
@@ -424,11 +424,6 @@ class Config(_Section):
                 settings[name] = value
         return type(self).model_validate(settings)
 
-    def but(self, /, **changes: Any) -> Self:
-        """Call `replace`, of which it is the former name."""
-        warn("Config.but is now called Config.replace.", DeprecationWarning)
-        return self.replace(**changes)
-
     def points(self) -> dict[Point, Self]:
         """Return the configuration of every point of the grid, by its labels on the axes.
 
@@ -454,7 +449,6 @@ def _path_of(name: Path, named_by: tuple[Path, ...]) -> Path:
         named_by: The files that name it as their base, each the base of the one before.
     """
     argument = "base" if named_by else "name"
-    require_path(argument, str(name))
     if name.suffix != ".toml":
         known = shipped()
         requirement = f"one of {', '.join(known)}, or the path of a TOML file"

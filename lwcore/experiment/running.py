@@ -39,7 +39,7 @@ from lwcore.experiment.measure import base_rates, course, measure
 from lwcore.inference import described
 from lwcore.network import Network, Progress, freed_memory_kept, train
 from lwcore.results import bar, load
-from lwcore.signatures import Int64Count, Seed, checked, require, require_path, warn
+from lwcore.signatures import Int64Count, Seed, checked, require, warn
 from lwcore.state_dicts import require_state
 from lwcore.trace import Trace
 
@@ -81,7 +81,6 @@ def run(
     if directory is None:
         with tempfile.TemporaryDirectory() as folder:
             return run(config, executor, resume, folder, progress)
-    require_path("directory", str(directory))
     surroundings.refuse_variables()
     _refuse_what_no_file_can_hold(config)
     path = Path(directory).absolute() / f"{config.name}.nc"
@@ -437,12 +436,6 @@ def process_pool() -> Executor:
     context = multiprocessing.get_context("spawn")
     ended_by_ctrl_c = (signal.SIGINT, signal.SIG_DFL)
     return ProcessPoolExecutor(None, context, signal.signal, ended_by_ctrl_c)
-
-
-def processes() -> Executor:
-    """Call `process_pool`, of which it is the former name."""
-    warn("experiment.processes is now called process_pool.", DeprecationWarning)
-    return process_pool()
 
 
 def _run_members(
