@@ -1,5 +1,7 @@
 """Growth against cut: on searches that were made up, and that the anchor is what it says."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +19,7 @@ def searches(power, seeds=range(1, 7), unlearned=()):
             envelope = 32 * (1 - gate) ** 20
             needed = 50 * (envelope / 32) ** power
             found = {"seed": seed, "high": np.nan if gate in unlearned else needed}
-            rows.append(dose.asdict(condition) | found | {"envelope": envelope})
+            rows.append(asdict(condition) | found | {"envelope": envelope})
     return pd.DataFrame(rows)
 
 

@@ -1,6 +1,5 @@
 """What is recorded of the clock so far: complete seeds alone, and envelopes as `start` has them."""
 
-import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -9,56 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from book.chapters import clock, clock_data, visibility
+from book.chapters import clock, clock_data
 from lwcore.stats import Interval
-from tests.built_book import ROOT
-
-FOLDER = ROOT / "book" / "results" / "clock"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    shutil.copy(FOLDER / "clock-11.csv", tmp_path)
-    return tmp_path
-
-
-def test_a_seed_with_a_missing_training_does_not_count(folder):
-    whole = clock_data.complete_rows("clock", folder)
-    assert set(whole["seed"]) == {11}
-    assert len(whole) == 3 * len(clock.COUNTS) * 6
-    part = pd.read_csv(folder / "clock-11.csv").iloc[:-1].assign(seed=12)
-    part.to_csv(folder / "clock-12.csv", index=False)
-    assert set(clock_data.complete_rows("clock", folder)["seed"]) == {11}
-    assert clock_data.progress("clock", whole) == "1 of 6 seeds complete"
-
-
-def test_parts_without_rows_are_empty_tables(folder):
-    for part in ("endless", "mobility", "start", "order", "parameters", "kernel"):
-        rows = clock_data.complete_rows(part, folder)
-        assert rows.empty
-        assert clock_data.progress(part, rows).startswith("0 of ")
-
-
-def test_envelopes_are_the_exact_ones_of_the_networks_at_their_start():
-    found = clock_data.clock_envelopes([np.int64(11)])
-    assert len(found) == 2 * 6
-    alone = found[found["cell"] == "MinGRU"].sort_values("gate")
-    # MinGRU has no recurrent matrix: its envelope is what its gates keep, which vary with the input
-    kept = 32 * (1 - alone["gate"]) ** clock.LAG
-    assert alone["envelope"].to_numpy() == pytest.approx(kept.to_numpy(), rel=0.2)
-    condition = next(iter(clock.start_conditions()))
-    (row,) = visibility.carried(condition, 11)
-    assert row["envelope"] == alone["envelope"].iloc[0]
-
-
-def test_recorded_starts_have_the_same_envelopes():
-    recorded = clock_data.complete_rows("start", FOLDER)
-    assert recorded["seed"].nunique() == 6
-    found = clock_data.clock_envelopes(recorded["seed"].unique())
-    key = ["cell", "gate", "seed"]
-    both = found.merge(recorded[recorded["mixing"].isna()], on=key, suffixes=("", "_recorded"))
-    assert len(both) == len(found)
-    assert both["envelope"].to_numpy() == pytest.approx(both["envelope_recorded"].to_numpy())
 
 
 def test_a_row_is_drawn_at_its_medians_and_what_lies_off_the_grid_by_signs_of_its_own():
@@ -165,10 +116,3 @@ def test_data_are_ranked_by_what_was_measured_before_training():
     ranks = clock_data.data_by_start(found, start)
     assert ranks.loc["learned"].tolist() == pytest.approx([1, -1])
     assert ranks.loc["fixed"].tolist() == pytest.approx([-1, 1])
-
-
-def test_endless_data_teach_all_recorded_starts_but_one():
-    endless = clock_data.complete_rows("endless", FOLDER)
-    taught = {(start.mixing, start.gate) for start in clock.taught_starts(endless)}
-    every = {(start.mixing, start.gate) for start in clock.starts()}
-    assert every - taught == {(0.5, 0.34)}

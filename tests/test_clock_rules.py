@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -63,13 +63,13 @@ def made_up(arm="learned", data=0.0, steps=-0.2, by_data=0.0, spread=0.05, at_me
             taken *= math.exp(spread * rng.standard_normal())
             end = "half" if count >= needed else "cap"
             found = {"count": count, "steps": taken if end == "half" else 60_000, "end": end}
-            rows.append(dose.asdict(condition) | varied | {"arm": arm, "seed": seed} | found)
+            rows.append(asdict(condition) | varied | {"arm": arm, "seed": seed} | found)
     return pd.DataFrame(rows)
 
 
 def starts(**varied):
     rows = [
-        dose.asdict(dose.Condition(cell, gate, "recall", clock.LAG))
+        asdict(dose.Condition(cell, gate, "recall", clock.LAG))
         | varied
         | {"seed": seed, "envelope": envelope}
         for cell in ("MinGRU", "ConstGate")

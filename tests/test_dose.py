@@ -1,18 +1,11 @@
-"""The registered experiment: tasks against perfect and blind guesses, its search, its data."""
-
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
+"""The registered experiment: its tasks against perfect and blind guesses, and its networks."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.svm import SVC
 
-from book.chapters import dose, visibility
-from tests.built_book import ROOT
-
-REGISTRATION = "book/registration.md"
+from book.chapters import dose
 
 
 def test_half_of_the_adding_problem_is_half_of_what_is_far_away():
@@ -86,74 +79,3 @@ def test_a_seed_starts_from_one_draw_but_for_the_gates_and_mixing_is_held(cell):
         scales = torch.linalg.svdvals(weights.detach())
         assert scales.numpy() == pytest.approx(np.full(32, 0.25), rel=1e-5)
         assert not weights.requires_grad
-
-
-@pytest.mark.parametrize("enough", [3, 4, 100, 4096, 5000])
-def test_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
-    def train(condition, count, seed, *limits):
-        end = "half" if count >= enough else "settled"
-        row = {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
-        return dose.asdict(condition) | {"seed": seed} | row
-
-    monkeypatch.setattr(dose, "train", train)
-    rows = dose.search(dose.Condition("LSTM", 0.1, "recall", 10), 1)
-    found = dose.searches(pd.DataFrame(rows)).iloc[0]
-    high = min((count for count in dose.COUNTS if count >= enough), default=np.nan)
-    low = max((count for count in dose.COUNTS if count < enough), default=0)
-    assert [found.low, found.high] == pytest.approx([low, high], nan_ok=True)
-    assert found.seconds <= 7
-    tried = [row["count"] for row in dose.retry(dose.Condition("LSTM", 0.1, "recall", 10), 1)]
-    smaller = [count for count in (45, 91, 181, 362, 724, 1448) if count < enough]
-    assert tried == dose.FEWER[: len(smaller) + 1]
-    assert dose.FEWER[: len(smaller)] == smaller
-
-
-def test_training_reaches_the_half_where_it_is_easy_and_not_from_too_little():
-    easy = dose.Condition("DiagGate", 0.1, "recall", 10)
-    enough, again, few = (dose.train(easy, count, 907) for count in (1024, 1024, 4))
-    assert enough["end"] == "half"
-    assert {**enough, "seconds": 0} == {**again, "seconds": 0}
-    assert few["end"] == "settled"
-    assert few["share"] < 0.5
-
-
-def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
-    asked, given = [], set()
-
-    def search(condition, seed, *limits):
-        asked.append(condition)
-        given.add(limits)
-        row = {"count": 4096, "share": 0.1, "steps": 1, "end": "cap", "seconds": 0.0}
-        return [dose.asdict(condition) | {"seed": seed} | row]
-
-    monkeypatch.setattr(dose, "search", search)
-    monkeypatch.setattr(dose, "retry", search)
-    with ThreadPoolExecutor(1) as pool:
-        for part, count in (("adamw", 150), ("mixing", 40), ("patient", 14), ("fewer", 190)):
-            asked.clear()
-            given.clear()
-            dose.record(part, 1, pool, tmp_path)
-            assert len(asked) == len(set(asked)) == count
-            patient = part == "patient"  # whose searches are no others'
-            assert given == {(dose.PATIENT, dose.PATIENT) if patient else ()}
-            beside = patient or part == "fewer"
-            file = tmp_path / (part if beside else ".") / f"{part}-1.csv"
-            # two searches are missing
-            file.write_text("\n".join(file.read_text().splitlines()[:-2]) + "\n")
-            dose.record(part, 1, pool, tmp_path)
-            assert len(asked) == count + 2
-            assert len(pd.read_csv(file)) == count
-    assert len(dose.searches(dose.trainings(tmp_path))) == 190
-
-
-def test_data_are_younger_than_the_registration():
-    def git(*words):
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-
-    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
-        pytest.skip("needs the history of the repository")
-    first = git("log", "--diff-filter=A", "--format=%H", "--", REGISTRATION).stdout.split()[-1]
-    folders = dose.FOLDER, dose.FOLDER / "patient", visibility.FOLDER
-    recorded = [dose.trainings(ROOT / folder) for folder in folders]
-    for revision in pd.concat(recorded).revision.unique():
-        assert git("merge-base", "--is-ancestor", first, revision).returncode == 0

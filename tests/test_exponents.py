@@ -2,6 +2,7 @@
 intervals against simulations."""
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ def rows(*needed, response="sequences"):
         for gate, need in zip(dose.GATES, numbers, strict=False):
             too_few = [count for count in dose.COUNTS if count < need]
             enough = [count for count in dose.COUNTS if count >= need]
-            search = dose.asdict(dose.Condition("LSTM", gate, "recall", 20))
+            search = asdict(dose.Condition("LSTM", gate, "recall", 20))
             search["seed"] = seed
             search["low"] = max(too_few, default=0)
             search["high"] = min(enough, default=np.nan)

@@ -5,14 +5,15 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from book.chapters import kernel_rules, tangent_kernel
+from benchmarks.recordings import tangent_kernel
+from book.chapters import clock, kernel_rules
 
 
 def made_up(kernel=0.2, growth=0.05, unlearned=0, failing_seeds=(), kernel_where_unlearned=0.2):
     """Make networks up of which the first conditions do not learn half."""
     rows = []
     for place, condition in enumerate(tangent_kernel.conditions()):
-        for seed in tangent_kernel.SEEDS:
+        for seed in clock.SEEDS["kernel"]:
             fails = place < unlearned or seed in failing_seeds
             share = kernel_where_unlearned if fails else kernel
             found = {"end": "settled" if fails else "half", "kernel_4096": share}

@@ -1,13 +1,14 @@
 """The rule of the order between cells, on data that were made up so that the answer is known."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from benchmarks.recordings.clock import ORDER_CELLS, ORDER_LAGS
 from book.chapters import clock, dose, order_rules
 from lwcore.stats import Interval
 
@@ -16,13 +17,13 @@ def made_up(by_needed=1.0, by_envelope=0.0, by_size=0.0, spread=0.05, failing=()
     """Make trainings up in which steps follow N(ℓ), the envelope or the gradient's size."""
     rng = np.random.default_rng(1)
     rows = []
-    for lag, optimizer, gate in itertools.product(clock.ORDER_LAGS, dose.OPTIMIZERS, dose.GATES):
-        logs = {cell: rng.standard_normal(3) for cell in clock.ORDER_CELLS}
-        for cell, seed in itertools.product(clock.ORDER_CELLS, clock.SEEDS["order"]):
+    for lag, optimizer, gate in itertools.product(ORDER_LAGS, dose.OPTIMIZERS, dose.GATES):
+        logs = {cell: rng.standard_normal(3) for cell in ORDER_CELLS}
+        for cell, seed in itertools.product(ORDER_CELLS, clock.SEEDS["order"]):
             needed, envelope, size = logs[cell]
             taken = by_needed * needed - by_envelope * envelope - by_size * size
             taken += spread * rng.standard_normal()
-            row = dose.asdict(dose.Condition(cell, gate, "recall", lag, optimizer))
+            row = asdict(dose.Condition(cell, gate, "recall", lag, optimizer))
             row |= {"seed": seed, "needed": np.exp(needed), "envelope": np.exp(envelope)}
             row |= {"size": np.exp(size), "steps": 1000 * np.exp(taken), "end": "half"}
             if (cell, seed) in failing:

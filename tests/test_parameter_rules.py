@@ -1,12 +1,13 @@
 """The rule of the parameters, on data that were made up so that the answer is known."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from benchmarks.recordings.clock import parameter_conditions
 from book.chapters import clock, dose, parameter_rules
 from lwcore.stats import Interval
 
@@ -18,13 +19,13 @@ def made_up(power=0.8, write=0.0, lag=1.5, size="parameters", spread=0.1, by_cel
     rng = np.random.default_rng(2)
     rows = []
     for seed in clock.SEEDS["parameters"]:
-        for condition, width in clock.parameter_conditions():
+        for condition, width in parameter_conditions():
             parameters = dose.n_parameters(condition, width)
             own = (by_cell or {}).get(condition.cell, power)
             base = {"parameters": parameters / 3000, "width": width / 32}[size]
             needed = 150 * base**own * condition.gate**write * (condition.lag / 7) ** lag
             needed *= np.exp(spread * rng.standard_normal())
-            varied = dose.asdict(condition) | {"width": width, "parameters": parameters}
+            varied = asdict(condition) | {"width": width, "parameters": parameters}
             for count in dose.COUNTS:
                 end = "half" if count >= needed else "settled"
                 found = {"seed": seed, "count": count, "end": end, "steps": 500, "seconds": 1.0}

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
-PACKAGES = ("lwcore", "book")
+PACKAGES = ("lwcore", "book", "benchmarks")
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else each kernel warns
 
 # The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to

@@ -1,15 +1,13 @@
-"""What is recorded of the experiment on clock and quota so far, seed by complete seed."""
+"""Tables and figures of the experiment on clock and quota."""
 
-import itertools
 import math
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from book.chapters import clock, clock_rules, tangent_kernel, visibility
+from book.chapters import clock, clock_rules
 from lwcore.printing import Numbers, consequence, printed
 from lwcore.stats import Interval
 
@@ -20,49 +18,6 @@ COLOURS = {  # of the rows of the clock, told apart in both themes
     ("ConstGate", "adamw"): "#009E73",
 }
 FALL = 1e-3  # of the envelope, at which a growth is told
-KERNEL = "kernel"  # a part with a module of its own, which writes a seed's file when it is whole
-
-
-def is_complete(part: str, seed: int, folder: Path) -> bool:
-    """Tell whether all that a part asks of a seed is recorded."""
-    path = folder / f"{part}-{seed}.csv"
-    if not path.exists():
-        return False
-    if part == KERNEL:
-        return True
-    try:
-        asked = clock.work(part, seed, folder)
-    except FileNotFoundError:  # what is left to do follows from a part that is not complete
-        return False
-    recorded = {clock._key(row) for row in pd.read_csv(path).to_dict("records")}
-    return all(one.keys <= recorded for one in asked)
-
-
-def seeds_of(part: str) -> range:
-    """List the registered seeds of a part."""
-    return tangent_kernel.SEEDS if part == KERNEL else clock.SEEDS[part]
-
-
-def complete_rows(part: str, folder: Path) -> pd.DataFrame:
-    """Read the rows of a part's complete seeds; a table without rows where there are none."""
-    seeds = [seed for seed in seeds_of(part) if is_complete(part, seed, folder)]
-    tables = [pd.read_csv(folder / f"{part}-{seed}.csv") for seed in seeds]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def clock_envelopes(seeds: Iterable[int]) -> pd.DataFrame:
-    """Measure the exact envelope at the start of the clock's networks, as part ``start`` does."""
-    conditions = clock.start_conditions()
-    asked = [condition for condition in conditions if condition.mixing is None]
-    pairs = itertools.product(asked, seeds)
-    rows = [row for condition, seed in pairs for row in visibility.carried(condition, int(seed))]
-    return pd.DataFrame(rows)
-
-
-def progress(part: str, table: pd.DataFrame) -> str:
-    """Say how many of the registered seeds are complete."""
-    count = table["seed"].nunique() if len(table) else 0
-    return f"{count} of {len(seeds_of(part))} seeds complete"
 
 
 def thousandfold_fall(exponent: Interval) -> str:

@@ -217,3 +217,31 @@ def dose_exponent(
     values = exponent_draws(rows, rng, draws, others)
     interval = seed_interval(values, rows["seed"].nunique())
     return interval._replace(low=-np.inf) if is_bound(rows) else interval
+
+
+def detection_exponents(started: pd.DataFrame, envelopes: pd.DataFrame) -> pd.DataFrame:
+    """Fit N(ℓ) ∝ f^d over the gates of each cell, task, lag and seed, by least squares of logs.
+
+    Eq. (38) has d = −κ, which is −2 for noise with a variance. Starts without a signal have no
+    N(ℓ) and are left out; where fewer than three gates are left, there is no row.
+
+    Args:
+        started: N(ℓ) before training, a row a condition and seed.
+        envelopes: The exact envelope f before training.
+
+    Returns:
+        Columns ``cell``, ``task``, ``lag``, ``seed``, the exponent ``d``, and ``decades`` of f.
+    """
+    key = ["cell", "gate", "task", "lag", "seed"]
+    free = envelopes[envelopes["mixing"].isna()].drop_duplicates(key)
+    both = started[started["mixing"].isna()].merge(free[[*key, "envelope"]], on=key)
+    both = both[np.isfinite(both["needed"])]
+    rows = []
+    for at, own in both.groupby(["cell", "task", "lag", "seed"]):
+        if len(own) < 3:
+            continue
+        log_envelope = np.log(own["envelope"])
+        slope, _ = np.polyfit(log_envelope, np.log(own["needed"]), 1)
+        decades = np.ptp(log_envelope) / np.log(10)
+        rows.append([*at, float(slope), float(decades)])
+    return pd.DataFrame(rows, columns=["cell", "task", "lag", "seed", "d", "decades"])

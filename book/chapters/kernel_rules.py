@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from book.chapters import tangent_kernel
+from book.chapters.clock import KERNEL_COUNTS
 from book.chapters.clock_rules import Verdict
 from book.chapters.dose import HALF, VARIED
 
@@ -44,7 +44,7 @@ class KernelShares:
 
 def kernel_shares(rows: pd.DataFrame) -> KernelShares:
     """Compare networks with their kernels, from the rows of part ``kernel``."""
-    few, many = (f"kernel_{count}" for count in tangent_kernel.COUNTS)
+    few, many = (f"kernel_{count}" for count in KERNEL_COUNTS)
     learned = rows[rows["end"] == "half"]
     # where no scale is set a table holds None or NaN
     reached = (rows["end"] == "half").groupby([rows[name] for name in VARIED], dropna=False).mean()

@@ -5,7 +5,7 @@ The secondary questions of `book/registration.md`. Of every fresh sequence's gra
 the lag and the whole are projected on one direction, the lag's mean gradient over other sequences:
 the reading of the window that the book recommends, for a loss at any steps.
 
-Run ``python -m book.chapters.visibility`` for all that is missing.
+Run ``python -m benchmarks.recordings.visibility`` for all that is missing.
 """
 
 import copy
@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from book.chapters.dose import SEEDS, TASKS, Condition, Learner, conditions, descended
+from benchmarks.recordings.dose import SEEDS, conditions, descended
+from book.chapters.dose import TASKS, Condition, Learner
 from lwcore.gradient import carry_back, first_loss, unit_length
 from lwcore.inference import sequences_needed
 from lwcore.results import environment, write_atomically
@@ -114,34 +115,6 @@ def along(condition: Condition, seed: int) -> Rows:
         if step == MOMENTS[-1]:
             break
     return rows
-
-
-def detection_exponents(started: pd.DataFrame, envelopes: pd.DataFrame) -> pd.DataFrame:
-    """Fit N(ℓ) ∝ f^d over the gates of each cell, task, lag and seed, by least squares of logs.
-
-    Eq. (38) has d = −κ, which is −2 for noise with a variance. Starts without a signal have no
-    N(ℓ) and are left out; where fewer than three gates are left, there is no row.
-
-    Args:
-        started: Rows of `at_start`.
-        envelopes: Rows of `carried`, with the exact envelope f.
-
-    Returns:
-        Columns ``cell``, ``task``, ``lag``, ``seed``, the exponent ``d``, and ``decades`` of f.
-    """
-    key = ["cell", "gate", "task", "lag", "seed"]
-    free = envelopes[envelopes["mixing"].isna()].drop_duplicates(key)
-    both = started[started["mixing"].isna()].merge(free[[*key, "envelope"]], on=key)
-    both = both[np.isfinite(both["needed"])]
-    rows = []
-    for at, own in both.groupby(["cell", "task", "lag", "seed"]):
-        if len(own) < 3:
-            continue
-        log_envelope = np.log(own["envelope"])
-        slope, _ = np.polyfit(log_envelope, np.log(own["needed"]), 1)
-        decades = np.ptp(log_envelope) / np.log(10)
-        rows.append([*at, float(slope), float(decades)])
-    return pd.DataFrame(rows, columns=["cell", "task", "lag", "seed", "d", "decades"])
 
 
 def record(

@@ -11,13 +11,13 @@ Only the last output is computed, as recall asks for nothing else.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from book.chapters.clock import Arm
 from book.chapters.dose import (
     BATCH,
     EVERY,
@@ -30,7 +30,6 @@ from book.chapters.dose import (
     Task,
 )
 
-Arm = Literal["learned", "fixed", "wide"]
 ENDLESS = 0  # instead of a number of sequences: every batch is new
 WIDE = 31  # units between cell and readout, which train as many parameters as recurrent weights do
 

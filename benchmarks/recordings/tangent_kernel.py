@@ -2,8 +2,8 @@
 
 Ridge regression in the gradients of the outputs in all parameters, at the start. Part *Kernel* of
 `book/registration_clock.md`: regression in ConstGate, DiagGate and LSTM, beside what the network
-itself learns from the same sequences. Run ``python -m book.chapters.tangent_kernel`` for what is
-missing.
+itself learns from the same sequences. Run
+``python -m benchmarks.recordings.tangent_kernel`` for what is missing.
 """
 
 import argparse
@@ -20,14 +20,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
+from benchmarks.recordings.dose import train as train_network
 from book.chapters import dose
+from book.chapters.clock import KERNEL_COUNTS as COUNTS
+from book.chapters.clock import SEEDS
 from book.chapters.dose import Condition, Learner
 from lwcore.results import environment, write_atomically
 
 FOLDER = Path("book/results/clock")
-SEEDS = range(7, 10)
 CELLS, LAGS, OUTPUTS = ("ConstGate", "DiagGate", "LSTM"), (5, 10, 20), 12
-COUNTS = (1024, 4096)
 RIDGES = tuple(10.0**power for power in range(-7, -1))  # of the kernel's trace
 CHUNK = 64  # sequences whose gradients are held at once
 
@@ -116,7 +117,7 @@ def compare(condition: Condition, seed: int) -> dict[str, object]:
     train = task.sample(COUNTS[-1], np.random.default_rng([seed, COUNTS[-1]]))
     tests = task.sample(dose.TESTED, np.random.default_rng([seed, 0]), fresh=True)
     shares = kernel_shares(Learner(condition, task, seed), task, train, tests, COUNTS)
-    trained = dose.train(condition, COUNTS[-1], seed)
+    trained = train_network(condition, COUNTS[-1], seed)
     return trained | {f"kernel_{count}": share for count, share in shares.items()}
 
 
@@ -128,7 +129,7 @@ def main() -> None:
     chosen = options.parse_args()
     revision = environment()["revision"]
     with ProcessPoolExecutor(chosen.workers, initializer=os.nice, initargs=(19,)) as pool:
-        for seed in SEEDS:
+        for seed in SEEDS["kernel"]:
             path = chosen.folder / f"kernel-{seed}.csv"
             if path.exists():
                 continue

@@ -33,8 +33,8 @@ others had been. LTC is left out, for its cost: a diagnosis of 64 sequences take
 Beside these: parameters, seconds of processor time that `diagnose` and one epoch of training take,
 and by how much `diagnose` raises the peak of memory above that of training.
 
-Run ``python -m book.chapters.architectures`` for all that is missing; it can be stopped at any time
-and goes on from what is there.
+Run ``python -m benchmarks.recordings.architectures`` for all that is missing; it can be stopped at
+any time and goes on from what is there.
 """
 
 import resource
@@ -50,7 +50,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from book.chapters.layers import ARCHITECTURES, Network, numbers
+from benchmarks.recordings.layers import ARCHITECTURES, Network, numbers
 from lwcore.diagnose import diagnose
 from lwcore.results import environment, write_atomically
 from lwcore.signatures import ArgumentError

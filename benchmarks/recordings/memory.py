@@ -1,7 +1,7 @@
 """Memory capacity of trained networks: what the best linear readouts of the state recover of past
 inputs (Jaeger 2001).
 
-``python -m book.chapters.memory FOLDER`` measures copies of the checkpoints that ``lw run
+``python -m benchmarks.recordings.memory FOLDER`` measures copies of the checkpoints that ``lw run
 capacity`` keeps while it runs, and records the sum for the one combination of inputs that the
 target is made of, and for all inputs.
 """

@@ -1,0 +1,1 @@
+"""Programs that made recorded data of `book/results`."""

@@ -1,0 +1,337 @@
+"""Programs behind recorded data: each still makes what is recorded, and goes on where it stopped."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.recordings import (
+    architectures,
+    clock,
+    dose,
+    layers,
+    memory,
+    stacked,
+    tangent_kernel,
+    visibility,
+)
+from book.chapters.clock import ARMS, SEEDS, starts, taught_starts
+from book.chapters.dose import (
+    COUNTS,
+    EVERY,
+    TASKS,
+    Condition,
+    Learner,
+    Recall,
+    Regression,
+    searches,
+    trainings,
+)
+from tests.built_book import ROOT
+from tests.networks import flat
+
+RESULTS = ROOT / "book" / "results"
+
+
+def condition_of(row):
+    mixing = None if pd.isna(row["mixing"]) else row["mixing"]
+    named = (row["cell"], row["gate"], row["task"], row["lag"], row["optimizer"])
+    return Condition(*named, mixing=mixing)
+
+
+@pytest.mark.parametrize("task", ["recall", "adding", "digits"])
+def test_a_recorded_training_comes_out_again(task):
+    recorded = pd.read_csv(RESULTS / "dose" / f"{'digits' if task == 'digits' else 'adamw'}-1.csv")
+    quick = recorded[(recorded["task"] == task) & (recorded["cell"] == "DiagGate")]
+    row = quick.sort_values("steps", kind="stable").iloc[0].to_dict()
+    again = dose.train(condition_of(row), row["count"], 1)
+    assert (again["steps"], again["end"]) == (row["steps"], row["end"])
+    assert again["share"] == pytest.approx(row["share"], abs=0.002)
+
+
+def test_a_recorded_start_comes_out_again():
+    recorded = pd.read_csv(RESULTS / "clock" / "start-11.csv").iloc[0].to_dict()
+    (again,) = clock.measure_start(condition_of(recorded), 11)
+    for name in ("envelope", "signal", "needed", "size"):
+        assert again[name] == pytest.approx(recorded[name], rel=1e-6)
+
+
+def test_recorded_networks_of_a_stack_come_out_again_alone():
+    recorded = pd.read_csv(RESULTS / "clock" / "clock-11.csv")
+    row = recorded.sort_values("steps", kind="stable").iloc[0].to_dict()
+    member = stacked.Member(condition_of(row), row["arm"], row["count"], 11)
+    (again,) = stacked.train([member], clock.CAP)
+    assert (again["steps"], again["end"]) == (row["steps"], row["end"])
+    assert [again["share"], again["fitted"]] == pytest.approx([row["share"], row["fitted"]])
+
+
+@pytest.mark.parametrize("registration", ["registration", "registration_clock"])
+def test_data_are_younger_than_their_registration(registration):
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("needs the history of the repository")
+    page = f"book/{registration}.md"
+    first = git("log", "--diff-filter=A", "--format=%H", "--", page).stdout.split()[-1]
+    folders = {
+        "registration": ("dose", "dose/patient", "visibility"),
+        "registration_clock": ["clock"],
+    }
+    for revision in {
+        revision
+        for folder in folders[registration]
+        for table in (RESULTS / folder).glob("*.csv")
+        for revision in pd.read_csv(table)["revision"].unique()
+    }:
+        assert git("merge-base", "--is-ancestor", first, revision).returncode == 0
+
+
+@pytest.mark.parametrize("enough", [3, 4, 100, 4096, 5000])
+def test_a_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
+    def train(condition, count, seed, *limits):
+        end = "half" if count >= enough else "settled"
+        row = {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
+        return asdict(condition) | {"seed": seed} | row
+
+    monkeypatch.setattr(dose, "train", train)
+    condition = Condition("LSTM", 0.1, "recall", 10)
+    found = searches(pd.DataFrame(dose.search(condition, 1))).iloc[0]
+    high = min((count for count in COUNTS if count >= enough), default=np.nan)
+    low = max((count for count in COUNTS if count < enough), default=0)
+    assert [found.low, found.high] == pytest.approx([low, high], nan_ok=True)
+    tried = [row["count"] for row in dose.retry(condition, 1)]
+    smaller = [count for count in dose.FEWER if count < enough]
+    assert tried == dose.FEWER[: len(smaller) + 1]
+
+
+def test_the_first_experiment_goes_on_from_whole_searches(tmp_path, monkeypatch):
+    asked = []
+
+    def search(condition, seed, *limits):
+        asked.append(condition)
+        row = {"count": 4096, "share": 0.1, "steps": 1, "end": "cap", "seconds": 0.0}
+        return [asdict(condition) | {"seed": seed} | row]
+
+    monkeypatch.setattr(dose, "search", search)
+    monkeypatch.setattr(dose, "retry", search)
+    with ThreadPoolExecutor(1) as pool:
+        for part, count in (("adamw", 150), ("mixing", 40), ("patient", 14), ("fewer", 190)):
+            asked.clear()
+            dose.record(part, 1, pool, tmp_path)
+            assert len(asked) == len(set(asked)) == count
+            beside = part in ("patient", "fewer")
+            file = tmp_path / (part if beside else ".") / f"{part}-1.csv"
+            file.write_text("\n".join(file.read_text().splitlines()[:-2]) + "\n")
+            dose.record(part, 1, pool, tmp_path)
+            assert len(asked) == count + 2
+            assert len(pd.read_csv(file)) == count
+    assert len(searches(trainings(tmp_path))) == 190
+
+
+@pytest.fixture
+def units(monkeypatch):
+    """Make outcomes up; the fixed arm never learns at s above 0.1. Give the units asked for."""
+    asked = []
+
+    def train(members, cap):
+        asked.append(members)
+        rows = []
+        for member in members:
+            stuck = member.arm == "fixed" and member.condition.gate > 0.1
+            end, steps = ("cap", cap) if stuck else ("half", 50)
+            rows.append({"share": 0.5, "steps": steps, "end": end, "fitted": 1.0})
+        return rows
+
+    monkeypatch.setattr(stacked, "train", train)
+    return asked
+
+
+def record_all(part, folder):
+    with ThreadPoolExecutor(1) as pool:
+        for seed in SEEDS[part]:
+            clock.record(part, seed, pool, folder)
+
+
+def test_the_second_experiment_goes_on_from_whole_units(units, tmp_path):
+    record_all("clock", tmp_path)
+    path = tmp_path / "clock-11.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-2]) + "\n")
+    units.clear()
+    record_all("clock", tmp_path)
+    assert len(units) == 1
+    rows = clock.recorded("clock", tmp_path)
+    counts = rows.groupby(["cell", "optimizer", "gate", "seed"])["count"].apply(sorted)
+    assert len(counts) == 3 * 6 * 6
+    assert all(tried == [16, 32, 64, 128, 256, 1024, 4096] for tried in counts)
+
+
+def test_mobility_waits_for_endless_data_and_drops_starts_that_they_cannot_teach(units, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        record_all("mobility", tmp_path)
+    record_all("endless", tmp_path)
+    units.clear()
+    record_all("mobility", tmp_path)
+    assert {members[0].arm for members in units} == set(ARMS)
+    assert set(clock.recorded("mobility", tmp_path)["gate"]) == {0.05, 0.1}
+
+
+def test_starts_are_dropped_by_the_compared_arms_alone():
+    rows = [
+        {"gate": one.gate, "mixing": one.mixing, "arm": arm, "seed": seed, "end": "half"}
+        for one in starts()
+        for arm in ARMS
+        for seed in SEEDS["endless"]
+    ]
+    table = pd.DataFrame(rows)
+    at = (table["gate"] == 0.2) & (table["mixing"] == 0.9)
+    table.loc[at & (table["arm"] == "wide"), "end"] = "cap"
+    table.loc[at & (table["arm"] == "learned") & (table["seed"] < 13), "end"] = "cap"
+    assert len(taught_starts(table)) == 16  # four of six seeds are left
+    table.loc[at & (table["arm"] == "learned") & (table["seed"] < 14), "end"] = "cap"
+    assert len(taught_starts(table)) == 15
+
+
+@pytest.mark.parametrize(("cell", "optimizer"), [("ConstGate", "adamw"), ("MinGRU", "sgd")])
+def test_training_side_by_side_is_training_alone(cell, optimizer):
+    conditions = [Condition(cell, gate, "recall", 10, optimizer) for gate in (0.05, 0.3, 0.7)]
+    members = [
+        stacked.Member(condition, "learned", count, 991)
+        for condition, count in zip(conditions, (16, 64, 256), strict=True)
+    ]
+    ended = {}
+
+    def watch(step, stack):
+        if step == 30:
+            ended.update({k: p.detach().clone() for k, p in stack.named_parameters()})
+
+    stacked.train(members, 50, watch)
+    for k, member in enumerate(members):
+        alone = Learner(member.condition, Recall(10), member.seed)
+        descent = dose.OPTIMIZERS[optimizer](alone.parameters())
+        inputs, targets = stacked._Batches(member, Recall(10)).draw(EVERY)
+        for step in range(30):
+            descent.zero_grad()
+            Recall(10).loss(alone(inputs[step]), targets[step]).backward()
+            nn.utils.clip_grad_norm_(alone.parameters(), 1.0)
+            descent.step()
+        for name, parameter in alone.named_parameters():
+            found = ended[name.replace(".", "_")][k]
+            torch.testing.assert_close(found, parameter.detach(), rtol=0, atol=1e-4)
+
+
+def test_networks_that_have_ended_leave_the_others_as_they_are():
+    easy = stacked.Member(Condition("ConstGate", 0.1, "recall", 10), "learned", 256, 991)
+    hard = stacked.Member(Condition("ConstGate", 0.7, "recall", 10), "learned", 16, 991)
+    both = stacked.train([easy, hard], 400)
+    (alone,) = stacked.train([hard], 400)
+    assert (both[0]["end"], both[1]["steps"]) == ("half", alone["steps"])
+    assert both[1]["share"] == pytest.approx(alone["share"], abs=0.02)
+    with pytest.raises(ValueError, match="one cell"):
+        stacked.train([easy, stacked.Member(easy.condition, "fixed", 256, 991)], 50)
+
+
+def test_arms_start_from_one_cell_and_differ_in_what_they_train():
+    start = Condition("ConstGate", 0.1, "recall", 10, mixing=0.5)
+    stacks = {arm: stacked.Stack([stacked.Member(start, arm, 64, 5)]) for arm in ARMS}
+    trained = {arm: sum(p.numel() for p in stack.trained()) for arm, stack in stacks.items()}
+    assert trained == {"learned": 1348, "fixed": 324, "wide": 1343}
+    for arm in ("fixed", "wide"):
+        for name in ("cell_weight_ih", "cell_weight_hh", "cell_bias"):
+            assert torch.equal(getattr(stacks[arm], name), getattr(stacks["learned"], name))
+
+
+@pytest.mark.parametrize(("cell", "task"), [("ConstGate", "recall"), ("LSTM", "regression")])
+def test_the_whole_is_the_gradient_of_each_sequence(cell, task, monkeypatch):
+    monkeypatch.setattr(visibility, "SEQUENCES", 6)
+    condition = Condition(cell, 0.2, task, 15)
+    learner = Learner(condition, TASKS[task](15), 4)
+    part, whole = visibility.gradients(learner, condition, 4)
+    inputs, targets = TASKS[task](15).sample(6, np.random.default_rng([4, 1]), fresh=True)
+    if targets.is_floating_point():
+        targets = targets.double()
+    exact = learner.double()
+    for n in range(6):
+        loss = TASKS[task](15).loss(exact(inputs[n : n + 1].double()), targets[n : n + 1])
+        expected = flat(torch.autograd.grad(loss, list(exact.cell.parameters())))
+        size = expected.norm().item()
+        torch.testing.assert_close(whole[n], expected, rtol=1e-9, atol=1e-12 * size)
+    assert 0 < part.norm() < whole.norm()
+
+
+@pytest.mark.parametrize("cell", tangent_kernel.CELLS)
+def test_a_kernel_explains_what_the_dual_problem_says(cell):
+    condition, task = Condition(cell, 0.2, "regression", 5), Regression(5)
+    learner = Learner(condition, task, 907, hidden=6).double()
+    rng = np.random.default_rng(1)
+    inputs, targets, test_inputs, test_targets = [
+        tensor.double() for count in (6, 8) for tensor in task.sample(count, rng)
+    ]
+    data = (inputs, targets), (test_inputs, test_targets)
+    shares = tangent_kernel.kernel_shares(learner, task, *data, (3, 6))
+
+    def outputs_and_gradients(sequences):
+        outputs = learner(sequences)[:, -12:, 0].flatten()
+        parameters = list(learner.parameters())
+        rows = [flat(torch.autograd.grad(one, parameters, retain_graph=True)) for one in outputs]
+        return outputs.detach(), torch.stack(rows)
+
+    outputs, gradients = outputs_and_gradients(inputs)
+    test_outputs, test_gradients = outputs_and_gradients(test_inputs)
+    for count, share in shares.items():
+        rows = gradients[: 12 * count]
+        residuals = targets[:count].flatten() - outputs[: 12 * count]
+        kernel = rows @ rows.T
+        of_ridges = []
+        for ridge in tangent_kernel.RIDGES:
+            penalty = ridge * kernel.trace() * torch.eye(len(kernel), dtype=torch.float64)
+            weights = rows.T @ torch.linalg.solve(kernel + penalty, residuals)
+            errors = test_outputs + test_gradients @ weights - test_targets.flatten()
+            of_ridges.append(1 - (errors.square().mean() / test_targets.var()).item())
+        assert share == pytest.approx(max(of_ridges), abs=1e-6)
+
+
+def test_memory_is_that_of_a_delay_line_and_of_a_leaky_integrator():
+    inputs = np.random.default_rng(0).standard_normal((400, 80))
+    line, leaky = np.zeros((400, 80, 6)), np.zeros((400, 80, 1))
+    for step in range(80):
+        line[:, step, 0] = inputs[:, step]
+        line[:, step, 1:] = line[:, step - 1, :-1] if step else 0
+        leaky[:, step, 0] = 0.8 * (leaky[:, step - 1, 0] if step else 0) + inputs[:, step]
+    mixed = line @ np.random.default_rng(1).standard_normal((6, 6))
+    found = memory.memory_capacity(mixed, inputs[..., None], 20)[:, 0]
+    np.testing.assert_allclose(found, np.arange(21) < 6, atol=0.01)
+    shares = memory.memory_capacity(7 + leaky, inputs[..., None], 20)[:, 0]
+    np.testing.assert_allclose(shares, 0.36 * 0.64 ** np.arange(21), atol=0.02)
+
+
+def test_an_architecture_has_learned_a_delay_where_its_amplitude_is_right():
+    inputs, targets = architectures.sample(4000, 1)
+
+    def shares(weights):
+        def guess(inputs):
+            return sum(w * inputs.roll(lag, 1) for lag, w in weights.items()) / 3**0.5
+
+        return architectures.shares(guess, inputs), architectures.loss(guess(inputs), targets)
+
+    learned, loss = shares({4: 1, 12: 1, 24: 1})
+    assert learned == pytest.approx({4: 1, 12: 1, 24: 1}, abs=0.01)
+    assert loss.item() == pytest.approx(0, abs=1e-10)
+    # half of an amplitude leaves a quarter of its variance; twice it is as far off as nothing
+    learned, _ = shares({4: 0.5, 12: 2, 24: 0, 8: 1})
+    assert learned == pytest.approx({4: 0.75, 12: 0, 24: 0}, abs=0.06)
+
+
+def test_recorded_architectures_are_as_large_as_each_other():
+    found = pd.concat(map(pd.read_csv, (RESULTS / "architectures").glob("measured-*.csv")))
+    read = found[found["lag"].notna()]
+    assert set(read["architecture"]) <= set(layers.ARCHITECTURES)
+    assert (read["parameters"] / layers.PARAMETERS - 1).abs().max() <= layers.WITHIN
+    sizes = read.groupby("architecture")["parameters"].first()
+    for name in ("GRU", "transformer"):
+        assert layers.numbers(architectures.begun(name, 1)) == sizes[name]
