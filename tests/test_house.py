@@ -1,8 +1,6 @@
-"""The house around the package: its lock, its layers, and that a notebook test can fail."""
+"""The house around the package: its lock, what it imports, and that a notebook test can fail."""
 
-import ast
 import json
-import os
 import re
 import shutil
 import socket
@@ -18,16 +16,6 @@ from lwcore import __version__
 from tests.built_book import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DIRECT = sorted(
-    {
-        re.match(r"[\w.-]+", requirement)[0]
-        for group in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-        for requirement in group
-        if not requirement.startswith("lwcore[")
-    }
-)
-HOUSES = ("lwcore", "book", "benchmarks")
-MODULES = sorted(path for house in HOUSES for path in (ROOT / house).rglob("*.py"))
 PAGES = [path for path in ROOT.glob("*/*.md") if "\nkernelspec:" in path.read_text()]
 LOCK = (ROOT / "constraints.txt").read_text().splitlines()
 
@@ -37,77 +25,6 @@ def locked(name):
     return {
         line.partition("==")[2].partition(" ;")[0] for line in LOCK if line.startswith(f"{name}==")
     }
-
-
-@pytest.mark.parametrize("name", DIRECT)
-def test_dependency_is_locked_and_explained(name):
-    assert locked(name)
-    assert (ROOT / "CONTRIBUTING.md").read_text().count(f"\n| `{name}` |") == 1
-
-
-@pytest.mark.parametrize("command", ["ruff check .", "ruff format --check ."])
-def test_style(command):
-    called = [sys.executable, "-m", *command.split()]
-    done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_modules_import_those_below_them_only():
-    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--no-cache"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_arrays_in_shapes_are_classes():
-    """From NumPy 2.5 on, `NDArray[…]` is an alias that jaxtyping cannot read."""
-    trees = {path: ast.parse(path.read_text()) for path in MODULES}
-    aliases = set().union(*map(aliases_of_arrays, trees.values()))
-    for path, tree in trees.items():
-        here = aliases_of_arrays(tree) | (names_imported(tree) & aliases)
-        assert shapes_of(tree, here) == [], path
-
-
-def test_a_shape_of_an_alias_is_found():
-    tree = ast.parse("""Array = NDArray[np.float64]
-Own = np.ndarray
-def one(x: Float[Array, "n"], y: Float[Own, "n"]) -> Int[NDArray[np.intp], "n k"]: ...""")
-    found = shapes_of(tree, aliases_of_arrays(tree))
-    assert sorted(found) == ["Float[Array, 'n']", "Int[NDArray[np.intp], 'n k']"]
-
-
-def aliases_of_arrays(tree):
-    """Names that a module gives to NumPy's `NDArray[…]`."""
-    return {
-        node.targets[0].id
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("NDArray[")
-    }
-
-
-def names_imported(tree):
-    """Names that a module imports from others."""
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name for node in imports for alias in node.names}
-
-
-def shapes_of(tree, aliases):
-    """Shapes such as ``Float[Array, "n"]`` in a module whose array is one of these, or NDArray."""
-    found = []
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)):
-            continue
-        array, *shape = map(ast.unparse, node.slice.elts or [ast.Constant(None)])
-        is_shape = len(shape) == 1 and shape[0].startswith("'")
-        if is_shape and (array in aliases or array.startswith("NDArray[")):
-            found.append(ast.unparse(node))
-    return found
 
 
 THEORY = ["stats", "stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
@@ -143,22 +60,6 @@ def test_package_does_not_know_of_the_book():
     assert {path.name for path in modules if outside.search(path.read_text())} == {"cli.py"}
 
 
-def test_tests_of_the_package_know_nothing_of_the_book():
-    folders = {path.name for path in (ROOT / "lwcore").iterdir() if path.is_dir()}
-    modules = {path.stem for path in (ROOT / "lwcore").rglob("*.py")} | folders
-    shared = {"networks", "oracles", "elman_oracles"}
-    of_the_book = {path.stem for path in (ROOT / "book" / "chapters").glob("*.py")}
-    tried = 0
-    for path in (ROOT / "tests").glob("*.py"):
-        about = path.stem.removeprefix("test_")
-        if about in of_the_book:
-            continue
-        if about in modules | shared or about.partition("_")[0] in folders:
-            tried += 1
-            assert not re.search(r"^ *(from|import) book\b", path.read_text(), re.MULTILINE), path
-    assert tried > 20
-
-
 def test_nothing_needs_the_network():
     with (
         pytest.raises(PermissionError, match="nothing may need the network"),
@@ -182,25 +83,6 @@ def test_conda_environment_carries_the_same_pins():
     for name, version in pins.items():
         assert version in locked(name.replace("pytorch-cpu", "torch"))
     assert conda[-1] == {"pip": ["-c constraints.txt", "-e .[book,test]"]}
-
-
-LINK = re.compile(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)\"")
-
-
-def links(path):
-    """Where the links and pictures of a text lead."""
-    return ["".join(found) for found in LINK.findall(path.read_text())]
-
-
-def test_links_of_the_readme_lead_to_files():
-    leads = links(ROOT / "README.md")
-    assert "notebooks/11_your_network.md" in leads
-    assert [link for link in leads if not (ROOT / link).is_file()] == []
-
-
-def test_a_package_index_shows_a_text_without_pictures_and_links_of_the_repository():
-    assert PROJECT["readme"] != "README.md"
-    assert [link for link in links(ROOT / PROJECT["readme"]) if "://" not in link] == []
 
 
 def test_citation_and_package_agree():

@@ -160,3 +160,18 @@ def test_a_word_is_explained_to_those_who_point_at_it_or_tab_to_it(visit):
     shown.wait_for(state="detached")
     word.focus()
     shown.wait_for()
+
+
+def test_an_old_address_leads_to_the_place_that_its_page_has_now(visit):
+    page = visit("book/costs.html")
+    page.wait_for_url("**/book/trust.html#what-it-costs")
+    assert page.locator("#what-it-costs").count() == 1
+
+
+def test_a_fold_opens_by_keyboard(visit):
+    page = visit("notebooks/14_calibration.html", width=390)
+    fold = page.locator("details.above-input").first
+    assert not fold.locator("pre").is_visible()
+    fold.locator("summary").focus()
+    page.keyboard.press("Enter")
+    fold.locator("pre").wait_for()

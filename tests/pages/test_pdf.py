@@ -12,11 +12,7 @@ from pypdf import PdfReader
 from book import pdf
 from tests.built_book import BROWSER, COLOURED, DOCUMENTS, NO_BROWSER, PARTS, ROOT
 
-FEW = {
-    "": ["book/glossary"],
-    "The theory": ["book/notation", "notebooks/05c_scaling_laws"],
-    "Beyond the paper": ["notebooks/09b_earlier_runs"],
-}
+FEW = {"": ["book/choose"], "The theory": ["book/notation", "notebooks/05c_scaling_laws"]}
 
 
 class Tags(HTMLParser):
@@ -83,8 +79,7 @@ def test_printed_pages_have_bookmarks_numbers_and_text(tmp_path):
     subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=True)
     reader = PdfReader(path)
     found = list(bookmarks(reader, reader.outline))
-    parts = [title for depth, title, _ in found if depth == 0]
-    assert parts[-2:] == ["The theory", "Beyond the paper"]
+    assert [title for depth, title, _ in found if depth == 0][-1] == "The theory"
     chapters = {title: page for depth, title, page in found if depth == 1}
     contents = reader.pages[1].extract_text()
     for title in ("Notation", "Scaling laws"):
@@ -94,8 +89,8 @@ def test_printed_pages_have_bookmarks_numbers_and_text(tmp_path):
     # and what stands behind it
     assert "which is enough for the mean if" in text.replace("\n", " ")
     assert "\\frac" not in text
-    assert len(set(re.findall(r"Fig\. \d+", text))) > 5
-    assert len(reader.pages) > 20
+    assert len(set(re.findall(r"Fig\. \d+", text))) > 2
+    assert len(reader.pages) > 10
     assert reader.metadata.title == "Learnability Window, a living paper"
     assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"]
     assert path.stat().st_size < 25e6
