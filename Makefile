@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help made-here book live lab sphinx pdf check test lowest coverage mutants bench interruptions calibration sbom audit references format lock clean
+.PHONY: help made-here book live lab sphinx pdf check test prose lowest coverage mutants bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,11 +59,18 @@ SIDE_BY_SIDE := -n 2 --dist loadscope --no-loadscope-reorder
 
 READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
 
-check: $(STAMP) ## check style, types and the package alone: no notebook, no page, no browser
+check: $(STAMP) ## check style, layers, types and the package alone: no notebook, no page, no browser
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
 	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" $(SIDE_BY_SIDE)
 
 test: book ## check everything: style, package, notebooks and built pages
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+
+prose: $(STAMP) ## list what an editor may want to change in the pages (it never fails)
+	@$(BIN)/python -m book.prose
 
 LOWEST := VIRTUAL_ENV=_build/lowest UV_FIND_LINKS=$(FIND_LINKS) $(BIN)/uv
 TESTS_OF_RUNS := $(patsubst %,tests/test_%.py,cells cli config diagnose experiment figures kernels results signatures stable_law stats uses)
@@ -83,12 +90,12 @@ coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record
 	mkdir -p _build
 	NUMBA_DISABLE_JIT=1 LWCORE_COMPILED=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
 	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) $(SIDE_BY_SIDE) --cov --cov-append --cov-report=term
-	$(BIN)/python -m tests.covered
+	$(BIN)/python -m benchmarks.coverage
 
 mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (an hour or two)
 	UV_FIND_LINKS=$(FIND_LINKS) \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
-	$(BIN)/python -m tests.mutation
+	$(BIN)/python -m benchmarks.mutation
 
 bench: $(STAMP) ## time and record training steps, rates, stable laws and fits (some ten minutes)
 	$(BIN)/python -m benchmarks.steps

@@ -1,11 +1,14 @@
 """Mutation testing: change one operator, number or condition at a time, and see whether the tests
-notice. ``make mutants`` runs it.
+notice.
+
+``make mutants`` runs it. ``python -m benchmarks.mutation window --most 25 --minutes 10`` tries a
+few mutants of one target, and records nothing.
 
 The mutants are cosmic-ray's, made by its operators. They are run here, because each run of its own
-imports PyTorch, SciPy and pytest anew, and writes into the checkout; mutmut, which does fork, leaves
-constants and decorated functions alone. Here one process imports what no mutant changes, and every
-mutant is a fork of it that imports the module as changed and runs the target's tests until one
-fails, and those marked slow if none did.
+imports PyTorch, SciPy and pytest anew, and writes into the checkout; mutmut, which does fork,
+leaves constants and decorated functions alone. Here one process imports what no mutant changes, and
+every mutant is a fork of it that imports the module as changed and runs the target's tests until
+one fails, and those marked slow if none did.
 
 A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is
 counted apart. The score is the share noticed, killed or out of time, as cosmic-ray itself, mutmut,
@@ -15,8 +18,10 @@ annotations. Where a module has more than `MOST` mutants, a random sample of the
 score has a binomial interval.
 """
 
+import argparse
 import gc
 import importlib
+import math
 import multiprocessing
 import os
 import sys
@@ -32,7 +37,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tests.mutation.mutants import ROOT, SEED, Mutant, changed, chosen
+from benchmarks.mutation.mutants import ROOT, SEED, Mutant, changed, chosen
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 TRUST = ROOT / "book" / "results" / "trust"
@@ -52,11 +57,12 @@ TARGETS = {  # modules, none of which imports one of a later target, and what te
         ("tests/test_transport.py", "tests/test_orders.py", "tests/test_gradient.py"),
     ),
     "gradient": (("lwcore/gradient.py",), ("tests/test_gradient.py", "tests/test_orders.py")),
+    "gated": (("lwcore/cells/gated.py",), ("tests/test_cells.py", "tests/test_gradient.py")),
 }
 LIBRARIES = (
     "bs4 hypothesis.extra.numpy jupyter_cache.cache.main jupytext mpmath nbval.plugin xarray"
 )
-UNCHANGED = (*LIBRARIES.split(), "scipy.optimize", "lwcore.cells")
+UNCHANGED = (*LIBRARIES.split(), "scipy.optimize")
 
 
 def run_tests(tests: tuple[str, ...], part: str, mutant: Mutant | None) -> None:
@@ -99,15 +105,20 @@ def outcome_of(tests: tuple[str, ...], mutant: Mutant | None = None, limit: floa
     return "survived"
 
 
-def outcomes_of(modules: tuple[str, ...], tests: tuple[str, ...], run: list[Mutant]) -> list[str]:
+def outcomes_of(
+    modules: tuple[str, ...], tests: tuple[str, ...], run: list[Mutant], until: float
+) -> list[str]:
     """The outcomes of a target's mutants, one by one, none of which takes far longer than without
-    a mutant; after that its modules may be imported, as no later target changes them."""
+    a mutant; those that begin in time. After that its modules may be imported, as no later target
+    changes them."""
     gc.freeze()  # no fork need walk through what was imported
     begin, found = time.monotonic(), []
     if outcome_of(tests) != "survived":
         sys.exit(f"{tests} fail without a mutant")
     limit = 60 + 2 * (time.monotonic() - begin)
     for done, mutant in enumerate(run, 1):
+        if time.monotonic() > until:
+            break
         found.append(outcome_of(tests, mutant, limit))
         print(f"{done}/{len(run)} {found[-1]}: {mutant}", flush=True)
     for module in modules:
@@ -152,28 +163,38 @@ def score(name: str, count: Counter, explained: int, total: int) -> dict:
 
 
 def main() -> None:
-    """Run one target after the other, and write the scores and the survivors as tables."""
+    """Run one target after the other; write the scores and the survivors of all as tables."""
+    options = argparse.ArgumentParser(description="Change the code, and see what the tests notice.")
+    options.add_argument("targets", nargs="*", help=f"some of {', '.join(TARGETS)}")
+    options.add_argument("--most", type=int, default=MOST, help="mutants of a target")
+    options.add_argument("--minutes", type=float, default=math.inf, help="for each target")
+    given = options.parse_args()
     os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
     for name in UNCHANGED:
         importlib.import_module(name)
     explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
     scores, survivors = [], []
-    for name, (modules, tests) in TARGETS.items():
-        run, total = chosen(modules, MOST)
+    for name in given.targets or TARGETS:
+        modules, tests = TARGETS[name]
+        run, total = chosen(modules, given.most)
         tests = (*tests, f"tests/test_signatures.py::{SAYS}")
-        outcomes = outcomes_of(modules, tests, run)
+        outcomes = outcomes_of(modules, tests, run, time.monotonic() + 60 * given.minutes)
         count, reasons = Counter(outcomes), 0
-        for mutant in sorted(m for m, end in zip(run, outcomes, strict=True) if end == "survived"):
+        for mutant in sorted(m for m, end in zip(run, outcomes, strict=False) if end == "survived"):
             why = explanation(mutant, explained)
             survivors.append({"target": name} | mutant._asdict() | {"why": why})
             reasons += bool(why)
         scores.append(score(name, count, reasons, total))
+    table = pd.DataFrame(scores)
+    columns = ["target", "module", "function", "operator", "line", "before", "after", "why"]
+    lines = pd.DataFrame(survivors, columns=columns)
+    if given.targets:
+        print(table.to_string(index=False), lines.to_string(index=False), sep="\n\n")
+        return
     from lwcore.results import revision  # here: every fork imports the package for itself
 
-    table = pd.DataFrame(scores).assign(revision=revision())
-    table.to_csv(TRUST / "mutation.csv", index=False)
-    columns = ["target", "module", "function", "operator", "line", "before", "after", "why"]
-    pd.DataFrame(survivors, columns=columns).to_csv(TRUST / "survivors.csv", index=False)
+    table.assign(revision=revision()).to_csv(TRUST / "mutation.csv", index=False)
+    lines.to_csv(TRUST / "survivors.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,10 @@ SEED = 1
 
 # One or two changes for each operator: those that stay within its type. A shift in the place of a
 # sum of floats would only raise an error.
-BINARY = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_Mul Pow_Mul LShift_RShift BitAnd_BitOr BitOr_BitAnd"
+BINARY = (
+    "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_Mul Pow_Mul LShift_RShift BitAnd_BitOr "
+    "BitOr_BitAnd"
+)
 COMPARISON = (
     "Lt_LtE Lt_GtE LtE_Lt LtE_Gt Gt_GtE Gt_LtE GtE_Gt GtE_Lt Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is"
 )

@@ -1,0 +1,1 @@
+"""Mutation testing of the theory, transport and cells."""
