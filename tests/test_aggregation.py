@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
 from book.chapters.aggregation import (
     METHODS,
@@ -32,16 +32,6 @@ def test_methods_are_their_definitions():
     np.testing.assert_allclose(estimates(x, METHODS, LAW), list(expected.values()), rtol=1e-12)
 
 
-def test_one_step_is_as_good_as_the_maximum_of_the_likelihood():
-    """With 4000 samples the step ends within a tenth of a standard error of where the score
-    vanishes."""
-    x = LAW.sample(4000, np.random.default_rng(1)) + 0.3
-    best = optimize.brentq(lambda shift: LAW.score(x - shift).sum(), -1, 1)
-    error = 1 / np.sqrt(4000 * LAW.fisher_information())
-    (one_step,) = estimates(x, ("likelihood",), LAW)
-    assert abs(one_step - best) < 0.1 * error
-
-
 @given(shift=st.floats(-1e3, 1e3), log_unit=st.floats(-12, 12), seed=st.integers(0, 1000))
 def test_estimates_move_and_scale_with_the_samples(shift, log_unit, seed):
     unit = 10.0**log_unit
@@ -62,15 +52,6 @@ def test_shifts_for_mean_and_median_are_the_exact_ones():
     tolerance = 3 * np.sqrt(0.2 * 0.8 / draws) / 2
     assert law_of_mean.sf(mean) == pytest.approx(0.1, abs=tolerance)
     assert stats.binom.sf(25, n, LAW.sf(median)) == pytest.approx(0.1, abs=tolerance)
-
-
-def test_exponents_together_are_those_of_each_alone_on_the_same_draws():
-    together = measured_exponents(1.5, METHODS, [8, 64], np.random.default_rng(6), replicates=30)
-    for method, measured in together.items():
-        rng = np.random.default_rng(6)
-        alone = measured_exponents(1.5, [method], [8, 64], rng, replicates=30)[method]
-        np.testing.assert_allclose(measured.shifts, alone.shifts, rtol=1e-12)
-        assert measured.interval == pytest.approx(alone.interval)
 
 
 def test_interval_covers_as_often_as_it_says():

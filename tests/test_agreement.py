@@ -14,7 +14,6 @@ from book.chapters.agreement import (
     over_rows,
     rank_correlation,
 )
-from lwcore.stats import bootstrap
 
 
 def noisy_scores(seed, ties=False):
@@ -51,14 +50,6 @@ def test_within_strata_covariances_and_variances_add_up(within, ties):
     np.testing.assert_allclose(rank_correlation(scores, share, within), expected)
 
 
-def test_without_strata_it_is_spearmans():
-    scores, share = noisy_scores(1)
-    expected = []
-    for of_predictor in scores:
-        expected.append(stats.spearmanr(of_predictor.values.ravel(), share.values.ravel())[0])
-    np.testing.assert_allclose(rank_correlation(scores, share), expected)
-
-
 def test_what_is_constant_missing_or_infinite():
     scores, share = noisy_scores(2)
     by_lag = -share.lag + 0 * scores
@@ -74,7 +65,7 @@ def test_what_is_constant_missing_or_infinite():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slope", [0, 0.5, 0.7])
+@pytest.mark.parametrize("slope", [0, 0.7])
 def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
     """Over 3000 experiments with Gaussian numbers, whose rank correlation is known; a perfect one
     has no interval."""
@@ -133,47 +124,3 @@ def test_intervals_over_seeds_of_one_stratum_cover_the_mean_over_such_seeds():
     mean = np.mean([one.value for one in intervals])
     covered = np.mean([one.low <= mean <= one.high for one in intervals])
     assert 0.91 < covered <= 1
-
-
-@pytest.mark.slow
-def test_a_bootstrap_over_units_with_one_row_a_stratum_covers_the_mean_over_such_units():
-    """As over architectures: some are of a kind that is better in both numbers, and the lowest
-    scores are ties. A unit that is drawn twice is a tie of two equal rows, and not two rows of one
-    seed that agree: that bias of `over_rows` is none here."""
-    rng = np.random.default_rng(17)
-    n_units, n_strata = 17, 15
-    dims = ("stratum", "unit")
-    values = []
-    intervals = []
-    for experiment in range(500):
-        kind = 2 * (rng.random(n_units) < 0.2)
-        own = rng.normal(size=(2, 1, n_units))
-        noise = 0.6 * rng.normal(size=(2, n_strata, n_units))
-        scores, outcome = kind + own + noise
-        scores = np.maximum(scores, -0.5)
-
-        def ranking(units, scores=scores, outcome=outcome):
-            drawn = xr.DataArray(scores[:, units], dims=dims)
-            return rank_correlation(drawn, xr.DataArray(outcome[:, units], dims=dims), ["stratum"])
-
-        values.append(ranking(np.arange(n_units)))
-        if experiment < 120:
-            intervals.append(bootstrap(ranking, n_units, draws=150))
-    truth = np.mean(values)
-    covered = np.mean([one.low <= truth <= one.high for one in intervals])
-    assert 0.89 < covered <= 1
-
-
-def test_rows_of_unequal_strata_count_alike():
-    """Ranks as shares of their stratum, by pandas; a seed that a stratum lacks leaves a gap."""
-    rng = np.random.default_rng(8)
-    rows = pd.DataFrame(rng.integers(0, 9, (60, 2)), columns=["x", "y"])
-    rows = rows.assign(stratum=np.repeat([0, 0, 0, 1, 2], 12), seed=np.tile([1, 2, 3], 20))
-    rows = rows[(rows.stratum < 2) | (rows.seed == 1)]
-    ranks = rows.groupby("stratum")[["x", "y"]].rank(pct=True)
-    centred = ranks - ranks.groupby(rows.stratum).transform("mean")
-    x, y = centred.to_numpy().T
-    correlation = (x @ y) / np.sqrt((x @ x) * (y @ y))
-    interval = over_rows(rows, ["x"], "y", ["stratum"])
-    assert interval.value == pytest.approx(correlation)
-    assert interval.low < interval.value < interval.high

@@ -7,7 +7,6 @@ from scipy import stats as scipy_stats
 
 from book.chapters import by_network
 from lwcore.experiment.config import Config
-from lwcore.inference import probes, windows
 
 
 def test_decay_laws_are_those_that_were_planted(small_run):
@@ -21,37 +20,12 @@ def test_decay_laws_are_those_that_were_planted(small_run):
     assert laws.slow.sel(law="power").isnull().all()
 
 
-def test_windows_are_medians_over_probes(small_run):
-    by_order = by_network.window(small_run, ["zeroth", "first"], 512, rule="plug-in")
-    of_probes = windows(probes(small_run, "first", "error"), 512, rule="plug-in")
-    xr.testing.assert_equal(by_order.sel(order="first", drop=True), of_probes.median("probe"))
-
-
 def test_with_one_statistic_only_the_envelope_tells_cells_apart(small_run):
     replaced = by_network.with_one_statistic(small_run, "DiagGate")
     of_all = by_network.window(replaced, "zeroth", 512, rule="plug-in")
     expected = by_network.window(small_run, "zeroth", 512, rule="plug-in").sel(model="DiagGate")
     assert (of_all == expected).all()
     xr.testing.assert_equal(replaced.envelope, small_run.envelope)
-
-
-def test_slopes_are_least_squares_over_what_is_finite():
-    x = xr.DataArray(np.random.default_rng(0).standard_normal((2, 9)), dims=("seed", "lag"))
-    y = (2 * x + x**2).where(x.lag != 4, np.inf)
-    expected = []
-    for seed in range(2):
-        finite_x = x.isel(seed=seed).drop_isel(lag=4)
-        finite_y = y.isel(seed=seed).drop_isel(lag=4)
-        expected.append(np.polyfit(finite_x, finite_y, 1)[0])
-    np.testing.assert_allclose(by_network.slope(y, x), expected)
-
-
-def test_runs_stand_side_by_side(small_run):
-    runs = {"all": small_run, "two": small_run.sel(model=["ConstGate", "DiagGate"])}
-    by_run = by_network.each(runs, by_network.window, view="zeroth", n_sequences=64)
-    assert by_run.sel(run="two", model="SharedGate").isnull().all()
-    n_models = small_run.sizes["model"] + 2
-    assert by_network.numbers(by_run).size == small_run.sizes["seed"] * n_models
 
 
 def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
@@ -132,31 +106,11 @@ def test_what_has_no_sign_gets_it_on_the_logarithmic_scale():
     assert np.log10(reading.high) == pytest.approx(ends.high)
 
 
-def test_positive_differences_may_still_be_no_gain():
-    gains = of_three_seeds([[0.02, 0.03, 0.07]])
-    assert by_network.by_seed(gains, signed=True).low < 0
-    with pytest.raises(ValueError, match="positive, or signed"):
-        by_network.by_seed(-gains)
-
-
-def test_seeds_that_agree_exactly_leave_no_interval():
-    reading = by_network.by_seed(of_three_seeds([[0.5, 0.5, 0.5]]))
-    assert (reading.low, reading.value, reading.high) == pytest.approx((0.5, 0.5, 0.5))
-
-
 def test_a_networks_absence_is_no_number_and_two_seeds_are_too_few():
     values = of_three_seeds([[1.0, 2.0, 3.0], [np.nan, np.nan, np.nan]])
     assert by_network.by_seed(values) == by_network.by_seed(values.isel(model=[0]))
     with pytest.raises(ValueError, match="three seeds in each condition"):
         by_network.by_seed(values.where(values.seed > 1))
-
-
-def test_students_intervals_over_three_seeds_cover_as_often_as_they_say():
-    n_covered = 0
-    for values in np.random.default_rng(5).lognormal(-50, 2, (2000, 3)):
-        reading = by_network.by_seed(of_three_seeds([values]))
-        n_covered += reading.low <= np.exp(-50) <= reading.high
-    assert n_covered / 2000 == pytest.approx(0.95, abs=0.015)
 
 
 @pytest.mark.parametrize("signed", [False, True])

@@ -3,7 +3,6 @@ does."""
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from book.chapters.calibration import PLANTED, REST, counts, draw, whole_scale
 from lwcore.detection import sample_complexity
@@ -41,19 +40,6 @@ def test_drawn_signals_need_the_number_of_sequences_that_was_planted(alpha):
 
 
 @pytest.mark.slow
-def test_false_windows_of_both_rules_are_those_of_their_definitions():
-    """Gaussian numbers and the rate by their variance, where both definitions are exact but for the
-    estimated variance."""
-    trials = 150
-    numbers = draw(2.0, 200, trials, np.random.default_rng(2), NOTHING)
-    counted = counts(numbers, SETTINGS).sel(rate="variance", noise="own", view="gradient")
-    assert within(counted.too_long.sel(rule="plug-in"), trials, 1 - 0.9 ** len(NOTHING))
-    assert within(counted.too_long.sel(rule="tested"), trials, 0.05)
-    assert within(counted.seen.sel(rule="plug-in").values, trials, 0.1).all()
-    assert (counted.too_short == 0).all()
-
-
-@pytest.mark.slow
 def test_lags_are_seen_as_often_as_the_law_says():
     trials = 100
     alpha = 1.6
@@ -80,17 +66,3 @@ def test_false_detections_keep_the_level_whatever_the_signal():
     assert within(false_detections(noise, 0.1, rng, 400), 400, 0.1)
     # signs are shared by all lags: below the level
     assert binomial(false_detections(noise + 3, 0.1, rng, 400), 400).low < 0.1
-
-
-def test_a_view_has_a_window_if_any_of_its_probes_has():
-    of_one_probe = draw(2.0, 50, 40, np.random.default_rng(6), NOTHING)
-    of_two = xr.concat([of_one_probe, -of_one_probe], "probe")
-    of_two = of_two.assign_coords(view=("probe", ["gradient"] * 2))
-
-    def too_long(numbers):
-        counted = counts(numbers, SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
-        assert set(counted.seen.dims) == {"probe", "lag"}
-        return int(counted.too_long.max())
-
-    assert too_long(of_two) > too_long(of_two.isel(probe=[0]))
-    assert too_long(of_two) > too_long(of_two.isel(probe=[1]))

@@ -5,43 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from book.chapters import clock, clock_data
-from lwcore.stats import Interval
-
-
-def test_a_row_is_drawn_at_its_medians_and_what_lies_off_the_grid_by_signs_of_its_own():
-    rows = [
-        {"gate": gate, "seed": seed, "high": high, "steps": high, "log_envelope": log_envelope}
-        for gate, log_envelope, highs in (
-            (0.05, np.log(10), (16, 16, 32)),
-            (0.2, 0.0, (64, 32, 128)),
-            (0.7, np.log(0.1), (1024, np.nan, np.nan)),
-        )
-        for seed, high in zip((11, 12, 13), highs, strict=True)
-    ]
-    found = pd.DataFrame(rows)
-    axes = Figure().subplots()
-    clock_data.draw_row(axes, found, "high", "C0", "a row")
-    line, inside, fewest, beyond = axes.lines
-    assert line.get_xdata() == pytest.approx([1, 10, 100])
-    assert line.get_ydata().tolist() == [16, 64, 2 * clock.COUNTS[-1]]
-    assert inside.get_ydata().tolist() == [64]
-    assert fewest.get_ydata().tolist() == [16]
-    assert (beyond.get_marker(), beyond.get_xdata()[0]) == ("^", pytest.approx(100))
-    ranges = [tuple(segment[:, 1]) for segment in axes.collections[0].get_segments()]
-    assert ranges == [(16, 32), (32, 128), (1024, 2 * clock.COUNTS[-1])]
-    axes = Figure().subplots()
-    clock_data.draw_row(axes, found, "steps", "C0", "a row")
-    assert axes.lines[3].get_ydata().tolist() == [clock.CAP]
-    assert axes.lines[2].get_ydata().size == 0  # 16 steps are no end of a grid
-
-
-def test_a_fall_is_told_as_the_factor_of_its_power():
-    said = clock_data.thousandfold_fall(Interval(-1 / 3, -2 / 3, 0.0))
-    assert said == "10 times [1, 100]"
 
 
 def test_the_table_of_endless_data_counts_what_was_learned_and_says_where_nothing_was():
@@ -96,18 +62,6 @@ def mobility_found(
                 bounds = {"low": 0.0 if high <= 16 else high / 2, "high": high}
                 rows.append(named | bounds | {"log_envelope": np.log(envelope)})
     return pd.DataFrame(rows)
-
-
-def test_the_table_of_arms_shows_where_data_are_fewer_than_any_number_tried():
-    found = mobility_found(lambda arm, log: np.log(100) - log if arm == "fixed" else np.log(4))
-    exponents = dict.fromkeys(clock.ARMS, Interval(-1.0, -4 / 3, -2 / 3))
-    table = clock_data.arms_table(found, exponents)
-    assert list(table.index) == ["learned", "held", "held, wide"]
-    assert table.loc["learned", "n* ≤ 16"] == "100 %"
-    assert table.loc["held", "n* ≤ 16"] == "22 %"
-    assert table.loc["held", "n*, largest envelope"] == "10 (range 5 to 20)"
-    assert table.loc["held", "n*, smallest envelope"] == "1,000 (range 500 to 2,000)"
-    assert table.loc["held", "data, thousandfold"] == "1,000 times [100, 10⁴]"
 
 
 def test_data_are_ranked_by_what_was_measured_before_training():

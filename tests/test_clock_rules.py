@@ -12,25 +12,6 @@ from book.chapters import clock, clock_rules, dose
 from lwcore.stats import Interval
 
 
-@pytest.mark.parametrize(
-    ("half", "expected"),
-    [
-        ([0, 0, 1, 1], (32, 64)),
-        ([1, 1, 1, 1], (0, 16)),
-        ([0, 0, 0, 0], (128, math.nan)),
-        ([0, 1, 0, 1], (64, 128)),  # one exception either way: the larger boundary
-        ([1, 1, 0, 1], (0, 16)),
-        ([0, 1, 0, 0], (128, math.nan)),
-    ],
-)
-def test_the_boundary_has_the_fewest_exceptions(half, expected):
-    counts = [16, 32, 64, 128]
-    reached = [bool(one) for one in half]
-    assert clock_rules.boundary(counts, reached) == pytest.approx(expected, nan_ok=True)
-    backwards = clock_rules.boundary(counts[::-1], reached[::-1])
-    assert backwards == pytest.approx(expected, nan_ok=True)
-
-
 def test_the_boundary_is_that_of_brute_force():
     rng = np.random.default_rng(0)
     for _ in range(200):

@@ -10,7 +10,6 @@ import pytest
 from book.chapters.elman_measured import (
     approximation_errors,
     descents,
-    failures,
     needed,
     parts,
     study,
@@ -30,12 +29,6 @@ PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def test_failures_are_counted_over_the_probability_allowed():
-    found = failures([0.5, 1.0, 1.1, 2.0], 0.25)
-    assert (found.value, found.n) == (2.0, 4)
-    assert found.low < 2 < found.high <= 4
 
 
 @pytest.mark.parametrize("motion", ["turning", "steady"])

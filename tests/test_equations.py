@@ -20,7 +20,7 @@ from package_source import definitions, modules
 
 from lwcore import experiment
 from lwcore.experiment.config import Config
-from tests.built_book import DOCUMENTS, ROOT, page
+from tests.built_book import ROOT
 
 EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]
 SOURCES = {module: path.read_text() for module, path in modules().items()}
@@ -105,35 +105,3 @@ def test_docstrings_name_equations_that_exist_in_a_form_that_is_understood(modul
 )
 def test_named_equations_are_read(text, keys):
     assert named(text) == keys
-
-
-def test_rows_of_the_index_lead_to_chapters_and_code():
-    for equation, entry in inventory().items():
-        _, _, shown, code = page("book/equations").find("tr", id=f"eq-{equation}").find_all("td")
-        assert len(shown.find_all("a")) == len(entry["shown"])
-        assert all(link["href"].endswith(f"#paper-eq-{equation}") for link in shown.find_all("a"))
-        name = implementations().get(equation)
-        leads_to = [link["href"].partition("#")[2] for link in code.find_all("a")]
-        assert leads_to == ([name] if name else [])
-        reach = "on the path of a run" if entry.get("run") else "theory only"
-        assert name is None or code.text.endswith(reach)
-
-
-def test_every_equation_that_a_docstring_names_leads_back_to_its_row():
-    entries = {
-        entry["id"]: entry.find_next_sibling("dd")
-        for name in DOCUMENTS
-        if name.startswith("book/api/")
-        for entry in page(name).select("dt[id]")
-    }
-    naming = [each for _, each in PUBLIC.values() if named(each.docstring)]
-    assert len(naming) > 60
-    for definition in naming:
-        links = entries[definition.name].select('a[href*="equations.html#eq-"]')
-        rows = {link["href"].partition("#eq-")[2] for link in links}
-        ends = {  # of a range, only its ends are links
-            f"{COMPANION if match['companion'] else ''}{number}"
-            for match in NAMED.finditer(definition.docstring)
-            for number in re.findall(r"\d+", match["numbers"])
-        }
-        assert ends <= rows

@@ -6,10 +6,7 @@ import shutil
 from pathlib import Path
 
 import executed
-import notebook_pool
 import pytest
-
-from tests.built_book import NOTEBOOKS, ROOT
 
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n\n"
 FILES = Path("/proc/self/fd")  # what this process has open
@@ -112,32 +109,6 @@ def test_a_checkout_that_was_moved_takes_its_executions_along(checkout, monkeypa
     assert cell.outputs[0].text == "1 7\n"
 
 
-@pytest.mark.skipif(not FILES.is_dir(), reason="only Linux lists what a process has open")
-def test_the_cache_is_closed_when_it_has_been_read(checkout):
-    path = checkout / "notebooks" / "one.md"
-    executed.executed(path)
-    before = len(list(FILES.iterdir()))
-    for _ in range(3):
-        executed.find(path)
-    assert len(list(FILES.iterdir())) == before
-
-
-def test_a_checkout_is_found_through_a_link_to_it(checkout, tmp_path_factory):
-    link = tmp_path_factory.mktemp("elsewhere") / "link"
-    link.symlink_to(checkout)
-    executed.executed(link / "notebooks" / "one.md")
-    assert executed.find(link / "notebooks" / "one.md") is not None
-    assert executed.find(checkout / "notebooks" / "one.md") is not None
-
-
-def test_notebooks_are_executed_on_the_cores_that_this_process_may_use(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
-    assert notebook_pool.cores() == 2
-    monkeypatch.delattr(os, "sched_getaffinity")  # on macOS and Windows there is none
-    assert notebook_pool.cores() == 64
-
-
 def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout):
     path = checkout / "notebooks" / "one.md"
     hidden = 'open("..{0}book{0}results{0}run.txt".format(chr(47)))'
@@ -146,9 +117,3 @@ def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout)
         executed.executed(path)
     assert executed.find(path) is None
     assert not executed.LOG.exists()
-
-
-def test_editing_the_diagnosis_concerns_the_two_chapters_that_diagnose():
-    diagnosis = ROOT / "lwcore" / "diagnose" / "measuring.py"
-    concerned = [name for name in NOTEBOOKS if diagnosis in executed.reach(ROOT / f"{name}.md")]
-    assert concerned == ["notebooks/11_your_network", "notebooks/16_architectures"]

@@ -86,20 +86,6 @@ def test_a_single_dose_inside_the_grid_gives_a_bound():
     assert np.isfinite(interval.low)
 
 
-def test_a_lag_that_is_never_learned_says_nothing():
-    of_seed = [20, 30, 40, 60, 100, 200]
-    learned = rows(of_seed, of_seed)
-    never = learned.assign(lag=40, low=4096, high=np.nan)
-    of_both = dose_exponent(pd.concat([learned, never]), np.random.default_rng(0))
-    assert of_both == dose_exponent(learned, np.random.default_rng(0))
-
-
-def test_one_seed_has_no_interval():
-    value, *ends = dose_exponent(rows([20, 30, 40]), np.random.default_rng(0))
-    assert np.isfinite(value)
-    assert ends == [-np.inf, np.inf]
-
-
 def test_steps_are_a_response_too():
     in_steps = rows([20, np.inf], response="steps")
     assert in_steps.low.tolist() == [450, 2000]

@@ -45,23 +45,6 @@ def test_parts_give_back_the_whole_run(run, tmp_path):
     xr.testing.assert_equal(window, windows(probes(run, "zeroth", "error"), 512))
 
 
-def test_what_each_part_was_made_from_is_kept(run, tmp_path):
-    first = stored(tmp_path, run, [212])
-    second = stored(tmp_path, run, [1001, 2002])
-    made = load_together(first, second).attrs
-    assert made["revision"] == "revision-212 and revision-1001"
-    fingerprints = [load(path).attrs["fingerprint"] for path in (first, second)]
-    assert made["fingerprint"] == " and ".join(fingerprints)
-    assert made["versions"] == run.attrs["versions"]
-    assert made["name"] == "part-212"
-
-
-def test_one_part_alone_is_the_run_itself(run):
-    alone = load_together(PAPER)
-    xr.testing.assert_identical(alone.drop_attrs(deep=False), run.drop_attrs(deep=False))
-    assert alone.attrs["revision"] == run.attrs["revision"]
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -91,34 +74,6 @@ def test_numbers_that_are_no_seeds_own_must_agree(run, tmp_path):
     third = stored(tmp_path, run.assign(n_measured=run.n_measured + 1), [2002])
     with pytest.raises(ValueError, match="differ in n_measured"):
         load_together(first, third)
-
-
-def test_what_one_part_lacks_is_left_out_and_named(run, tmp_path):
-    first = stored(tmp_path, run, [212])
-    second = stored(tmp_path, run.drop_vars(["loss", "course_loss"]), [1001])
-    together = load_together(first, second)
-    assert together.attrs["left_out"] == "course_loss, loss"
-    expected = run.drop_vars(["loss", "course_loss"]).sel(seed=[212, 1001])
-    xr.testing.assert_equal(together, expected)
-
-
-def test_a_number_kept_once_and_one_kept_for_each_network_are_read_alike(run, tmp_path):
-    for_each = run.n_measured.expand_dims(model=run.model, seed=run.seed)
-    other = run.assign(n_measured=for_each, alpha=run.alpha.transpose(..., "seed"))
-    together = load_together(stored(tmp_path, run, [212]), stored(tmp_path, other, [1001]))
-    assert (together.n_measured == run.n_measured).all()
-    assert set(together.n_measured.dims) == {"model", "seed"}
-    xr.testing.assert_allclose(
-        windows(probes(together, "zeroth", "error"), 512),
-        windows(probes(run.sel(seed=[212, 1001]), "zeroth", "error"), 512),
-    )
-
-
-def test_a_part_with_other_coordinates_is_refused(run, tmp_path):
-    first = stored(tmp_path, run, [212])
-    second = stored(tmp_path, run.drop_vars("view"), [1001])
-    with pytest.raises(ValueError, match="not both have view"):
-        load_together(first, second)
 
 
 @pytest.mark.parametrize("name", ["paper-v2", "spectra", "single-lag", "single-lag-start"])

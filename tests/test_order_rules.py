@@ -45,20 +45,6 @@ def test_steps_that_follow_the_number_support_it():
     assert not found.noise_adds_nothing()
 
 
-def test_steps_that_follow_the_envelope_refute_it():
-    found = order_rules.order(made_up(by_needed=0, by_envelope=1))
-    assert all(row.envelope > 0.9 for row in found.rows)
-    assert found.verdict() == "refuted"
-
-
-def test_an_order_that_the_envelope_has_as_well_is_undecided():
-    trained = made_up()
-    trained["envelope"] = 1 / trained["needed"]
-    found = order_rules.order(trained)
-    assert all(row.needed == row.envelope for row in found.rows)
-    assert found.verdict() == "undecided"
-
-
 def test_one_optimiser_without_an_order_refutes_it():
     trained = pd.concat(
         [
@@ -68,11 +54,6 @@ def test_one_optimiser_without_an_order_refutes_it():
     )
     assert [row.verdict() for row in order_rules.order(trained).rows] == ["supported", "refuted"]
     assert order_rules.order(trained).verdict() == "refuted"
-
-
-def test_the_rival_is_named_where_the_gradients_size_orders_as_well():
-    found = order_rules.order(made_up(by_needed=0.3, by_size=1))
-    assert all(row.noise_adds_nothing() for row in found.rows)
 
 
 def test_a_cell_that_two_of_three_seeds_did_not_learn_ranks_last():

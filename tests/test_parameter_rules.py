@@ -58,23 +58,6 @@ def test_the_better_of_parameters_and_width_is_named(size):
     assert found.better() == size
 
 
-def test_searches_of_each_width_stay_apart():
-    trained = made_up()
-    found = parameter_rules.searches(trained)
-    assert len(found) == 5 * 2 * 2 * 3 * 3
-    assert not found.duplicated([*dose.VARIED, "width", "seed"]).any()
-    row = found.sample(1, random_state=0).iloc[0]
-    own = trained[
-        (
-            trained[["cell", "gate", "lag", "width", "seed"]]
-            == row[["cell", "gate", "lag", "width", "seed"]]
-        ).all(axis=1)
-    ]
-    half = own["end"] == "half"
-    assert row["high"] == own.loc[half, "count"].min()
-    assert row["low"] == own.loc[~half, "count"].max()
-
-
 def test_the_greatest_likelihood_is_that_of_exact_numbers_in_narrow_intervals():
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.standard_normal(40), np.ones(40)])

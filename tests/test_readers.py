@@ -27,20 +27,3 @@ def test_a_forecaster_reads_that_its_day_drowns_and_what_keeping_more_does():
         one.by_lag().set_index("lag").loc[23, "needed"] for one in (plain, forecast(keep=3.0))
     ]
     assert needed[0] > 1e5 * needed[1] > 1e7
-
-
-def test_a_language_model_reads_how_many_characters_its_text_asks_for():
-    """Before training, with all defaults; the character before is the easiest to learn from."""
-    pieces, following, characters = readers.text()
-    torch.manual_seed(0)
-    net = readers.LanguageModel(characters).eval()
-    some = pieces[:100], following[:100]
-    found = diagnose(net, some, source="target", progress=False, n_sequences=3000)
-    lags = found.by_lag()
-    assert lags["lag"].tolist() == list(range(1, readers.LETTERS))
-    assert lags.loc[lags["needed"].idxmin(), "lag"] == 1
-    said = words(str(found))
-    assert "3,000 sequences are enough for no lag of the gradient of all there is to learn" in said
-    assert "LanguageModel: all" in said
-    assert "The loss is cross_entropy" in said
-    assert "3,000 sequences are extrapolated: 100 were read." in said
