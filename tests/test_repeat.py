@@ -1,0 +1,249 @@
+"""Repeat or renew: the compiled descent is PyTorch's, and the rules say what made data deserve."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from book.chapters import mingru_descent, repeat, repeat_rules
+from book.chapters.dose import OPTIMIZERS, TASKS, Condition, Learner
+from book.chapters.repeat import Arm
+
+SEED = 990  # not of the experiment
+SEEDS = repeat.SEEDS
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("task", ["recall", "adding"])
+def test_the_compiled_descent_is_pytorchs(optimizer, task):
+    arm = Arm("MinGRU", 0.3, optimizer, 3e-3 if optimizer == "adamw" else 0.3, task=task, lag=7)
+    asked = TASKS[task](7)
+    network = repeat.drawn(arm, SEED)
+    alone = Learner(Condition("MinGRU", 0.3, task, 7), asked, SEED)
+    descent = OPTIMIZERS[optimizer](alone.parameters())
+    (inputs, targets), index = next(repeat.batches(arm, np.random.default_rng(0)))
+    network.descend((inputs, targets), index)
+    for chosen in index:
+        descent.zero_grad()
+        asked.loss(alone(inputs[chosen]), targets[chosen]).backward()
+        nn.utils.clip_grad_norm_(alone.parameters(), 1.0)
+        descent.step()
+    expected, _ = mingru_descent.pack(alone)
+    assert network.vector == pytest.approx(expected, abs=1e-5)
+    outputs = network.outputs(inputs)[:, 0]
+    assert outputs.numpy() == pytest.approx(alone(inputs)[:, -1].detach().numpy(), abs=1e-5)
+
+
+def test_the_envelope_is_the_exact_one():
+    arm = Arm("MinGRU", 0.3, lag=7)
+    inputs, _ = repeat.sample(arm, 16, np.random.default_rng(0))
+    followed = repeat.Followed(arm, TASKS["recall"](7), SEED)
+    assert repeat.drawn(arm, SEED).envelope(inputs) == pytest.approx(
+        followed.envelope(inputs), 1e-5
+    )
+
+
+def test_columns_of_noise_change_nothing_at_the_start():
+    plain, noisy = Arm("MinGRU", 0.2, task="adding"), Arm("MinGRU", 0.2, task="adding", columns=3)
+    inputs, _ = repeat.sample(noisy, 5, np.random.default_rng(0))
+    outputs = repeat.drawn(plain, SEED).outputs(inputs[..., :2].contiguous())
+    assert torch.equal(repeat.drawn(noisy, SEED).outputs(inputs), outputs)
+
+
+def test_a_batch_is_used_again_or_renewed():
+    rng = np.random.default_rng(0)
+    (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5, supply="again"), rng))
+    assert len(inputs) == 32
+    assert (index == np.arange(32)).all()
+    assert len(index) == 20
+    (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5), rng))
+    assert len(inputs) == 640
+    assert len(np.unique(index)) == 640
+    (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5, supply="set", count=40), rng))
+    assert len(inputs) == 40
+    assert index.shape == (20, 32)
+    assert all(len(np.unique(step)) == 32 for step in index)
+
+
+@pytest.mark.parametrize("start", ["put back", "shifted", "gates", "candidates"])
+def test_what_is_carried_over(monkeypatch, start):
+    monkeypatch.setattr(repeat, "MEMORISED", 40)
+    arm = Arm("MinGRU", 0.5, rate=0.03, start=start)
+    repeat._before.cache_clear()
+    drawn, found = repeat.opened(Arm("MinGRU", 0.5, rate=0.03), SEED), repeat.opened(arm, SEED)
+    before = repeat._before(Arm("MinGRU", 0.5, rate=0.03, cap=0), SEED, "memorise")
+    repeat._before.cache_clear()
+    inputs, _ = repeat.sample(arm, 256, np.random.default_rng([SEED, 1]))
+    source = before if start in ("shifted", "gates") else drawn
+    assert found.envelope(inputs) == pytest.approx(source.envelope(inputs), rel=1e-3)
+    masks = found.shape.masks()
+    changed = {"gates": "gates", "candidates": "candidates", "shifted": "gate biases"}
+    moved = found.vector != drawn.vector
+    if start in changed:
+        assert moved.any()
+        assert not (moved & ~masks[changed[start]]).any()
+    assert not (moved & masks["readout"]).any()
+
+
+def test_a_part_is_recorded_whole_and_not_again(tmp_path, monkeypatch):
+    arms = [Arm("MinGRU", 0.05, lag=3, supply=supply, cap=40) for supply in ("fresh", "again")]
+    monkeypatch.setattr(repeat, "arms_of", lambda part: arms)
+    repeat.record("rivals", 31, tmp_path)
+    (path,) = tmp_path.glob("*.csv")
+    content = path.read_bytes()
+    monkeypatch.setattr(repeat, "train", None)
+    repeat.record("rivals", 31, tmp_path)
+    assert path.read_bytes() == content
+    assert list(repeat.recorded("rivals", tmp_path)["supply"]) == ["fresh", "again"]
+
+
+def trainings(log_steps, spread=0.2, rng=None, **columns):
+    """Make a training a seed, of log T about a number."""
+    rng = rng or np.random.default_rng(0)
+    steps = np.exp(log_steps + spread * rng.standard_normal(len(SEEDS)))
+    return pd.DataFrame(columns | {"seed": list(SEEDS), "steps": steps, "end": "half"})
+
+
+def speeds(shut, opened, spread=0.15):
+    """Make one row of H1: L nearly shut, and L open."""
+    tables, rng = [], np.random.default_rng(0)
+    for gate, gain in ((0.5, shut), (0.1, opened)):
+        for supply, log_steps in (("again", 6.0), ("fresh", 6.0 + gain)):
+            named = {"cell": "GRU", "optimizer": "adamw", "gate": gate, "supply": supply}
+            tables.append(trainings(log_steps, spread, rng, **named))
+    return repeat_rules.speed_row(pd.concat(tables))
+
+
+@pytest.mark.parametrize(
+    ("shut", "opened", "spread", "verdict"),
+    [(1.5, 0.0, 0.15, "supported"), (0.0, 0.0, 0.15, "refuted"), (1.5, 1.4, 0.15, "refuted"),
+     (0.7, 0.0, 0.6, "undecided"), (1.5, 0.5, 0.15, "undecided")],
+)  # fmt: skip
+def test_speed(shut, opened, spread, verdict):
+    assert speeds(shut, opened, spread).verdict() == verdict
+
+
+GOOD, BAD, OPEN = speeds(1.5, 0.0), speeds(0.0, 0.0), speeds(0.7, 0.0, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [([GOOD] * 5, "supported"), ([OPEN] + [GOOD] * 4, "supported"),
+     ([GOOD] * 4 + [OPEN], "undecided"), ([BAD] + [GOOD] * 4, "undecided"),
+     ([BAD] * 2 + [GOOD] * 3, "refuted"), ([GOOD] * 4, "undecided")],
+)  # fmt: skip
+def test_speed_over_rows(rows, verdict):
+    cells = ["MinGRU", "DiagGate", "GRU", "LSTM", "nn.LSTM"][: len(rows)]
+    named = [replace(row, cell=cell) for row, cell in zip(rows, cells, strict=True)]
+    assert repeat_rules.speed_verdict(named) == verdict
+
+
+@pytest.mark.parametrize(
+    ("best_fresh", "verdict"), [(6.0, "refuted"), (7.0, "supported"), (6.4, "undecided")]
+)
+def test_each_supply_is_compared_at_its_own_best_rate(best_fresh, verdict):
+    numbers = {("again", 0.1): 6.5, ("again", 0.2): 6.0, ("fresh", 0.1): best_fresh,
+               ("fresh", 0.2): 9.0}  # fmt: skip
+    table = pd.concat([
+        trainings(log_steps, 0.1, np.random.default_rng(k), supply=supply, rate=rate)
+        for k, ((supply, rate), log_steps) in enumerate(numbers.items())
+    ])  # fmt: skip
+    gain = repeat_rules.gained_at_best_rates(table)
+    assert gain.value == pytest.approx(best_fresh - 6.0, abs=0.15)
+    assert repeat_rules.rates_verdict(gain) == verdict
+
+
+def stairs(law, at_half=lambda start: 0.7, share_then=0.1, spread=0.2, rng=None):
+    """Make trainings from several gates whose T follows a law of ln(1/f₀)."""
+    rng = rng or np.random.default_rng(3)
+    tables = []
+    for gate in repeat.STAIRS:
+        start = 32 * (1 - gate) ** 20
+        table = trainings(np.log(law(-np.log(start))), spread, rng, gate=gate, envelope=start)
+        noise = np.exp(0.2 * rng.standard_normal(len(table)))
+        tables.append(table.assign(envelope_at_end=at_half(start) * noise, share_then=share_then))
+    return repeat_rules.clock(pd.concat(tables))
+
+
+def line(depth):
+    """Return steps in a line with ln(1/f₀)."""
+    return np.maximum(261 + 151 * depth, 250)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [({"law": line}, "supported"),
+     ({"law": lambda depth: 380 * np.exp(0.087 * depth)}, "refuted"),
+     ({"law": line, "at_half": lambda start: start**0.5}, "refuted"),
+     ({"law": line, "at_half": lambda start: 30}, "refuted"),
+     ({"law": line, "share_then": 0.4}, "refuted"),
+     ({"law": line, "at_half": lambda start: 5}, "undecided")],
+)  # fmt: skip
+def test_clock(changes, verdict):
+    assert stairs(**changes).verdict() == verdict
+
+
+def starts(gains, spread=0.2, rng=None):
+    """Make trainings on fresh data from several starts: log T is 8.5 less what each gains."""
+    rng = rng or np.random.default_rng(2)
+    named = {"drawn": 0.0} | gains
+    tables = [trainings(8.5 - gain, spread, rng, start=start, optimizer="adamw")
+              for start, gain in named.items()]  # fmt: skip
+    return repeat_rules.gate_row(pd.concat(tables))
+
+
+@pytest.mark.parametrize(
+    ("gates", "candidates", "back", "verdict"),
+    [(1.6, 0.1, 0.2, "supported"), (0.1, 1.6, 0.2, "refuted"), (1.6, 0.1, 1.6, "refuted"),
+     (0.8, 0.1, 0.2, "undecided")],
+)  # fmt: skip
+def test_gates(gates, candidates, back, verdict):
+    gains = {"whole": 1.6, "gates": gates, "candidates": candidates, "put back": back}
+    row = starts(gains)
+    assert row.verdict() == verdict
+    supported = starts({"whole": 1.6, "gates": 1.6, "candidates": 0.1, "put back": 0.2})
+    assert repeat_rules.gates_verdict([row, supported]) == verdict
+
+
+def test_memorising_that_gains_nothing_refutes():
+    assert starts(dict.fromkeys(["whole", "gates", "candidates", "put back"], 0.0)).verdict() == (
+        "refuted"
+    )
+
+
+def sets(data, steps, rng=None):
+    """Make trainings on sets, with columns of noise and without: by what they multiply."""
+    rng = rng or np.random.default_rng(0)
+    tables = []
+    for columns, boundary, log_steps in ((0, 16, 6.0), (15, 16 * data, 6.0 + np.log(steps))):
+        for count in repeat.COUNTS:
+            table = trainings(log_steps, 0.1, rng, count=count, columns=columns, optimizer="sgd")
+            tables.append(table.assign(end="half" if count >= boundary else "cap"))
+            if count < boundary:
+                break
+    return repeat_rules.column_row(pd.concat(tables))
+
+
+@pytest.mark.parametrize(
+    ("data", "steps", "verdict"),
+    [(16, 1, "supported"), (1, 1, "refuted"), (16, 3, "refuted"), (16, 1.5, "undecided")],
+)
+def test_columns(data, steps, verdict):
+    row = sets(data, steps)
+    assert row.verdict() == verdict
+    assert row.data.value == pytest.approx(np.log(data))
+
+
+def test_a_set_that_never_teaches_counts_as_twice_the_largest():
+    table = trainings(8.0, count=4096).assign(end="cap")
+    assert (repeat_rules.least(table) == np.log(8192)).all()
+
+
+def test_arms_name_what_the_registration_lists():
+    arms = [arm for part in repeat.PARTS for arm in repeat.arms_of(part)]
+    assert {arm.cell for arm in arms} == {"MinGRU", "GRU", "LSTM", "nn.LSTM"}
+    assert {arm.start for arm in repeat.arms_of("gates")} == set(repeat.OPENINGS)
+    assert not set(SEEDS) & {*range(1, 7), *range(7, 10), *range(11, 17), 41, 42}
