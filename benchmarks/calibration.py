@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from rich.progress import track
 
-from book.chapters.calibration import PLANTED, counts, draw
+from benchmarks.planted import PLANTED, counts, draw
 from lwcore import experiment, results
 from lwcore.experiment.config import Config, DiagnosticSettings
 from lwcore.experiment.measure import observe

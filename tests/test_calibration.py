@@ -4,7 +4,7 @@ does."""
 import numpy as np
 import pytest
 
-from book.chapters.calibration import PLANTED, REST, counts, draw, whole_scale
+from benchmarks.planted import PLANTED, REST, counts, draw, whole_scale
 from lwcore.detection import sample_complexity
 from lwcore.experiment.config import Config
 from lwcore.inference import false_detections

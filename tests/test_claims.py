@@ -172,20 +172,6 @@ def test_a_reading_prints_its_number_in_its_unit_with_its_bracket():
     assert Reading(quantity="q", unit="number", at_least=-1e-8).rule == "≥ −10⁻⁸"
 
 
-def test_an_exponent_in_a_sentence_becomes_what_it_does():
-    power = Reading.model_validate(reading(unit="exponent", bracket="range", over="rows"))
-    found = over([-0.65, -0.05, 0.23], units=6)
-    assert power.printed(found) == "−0.05 (range −0.65 to 0.23, three rows)"
-    assert power.printed(found, "thousandfold fall") == "0.20 to 89 times (three rows)"
-    steep = over([-0.65, -0.3, -0.1], units=6)  # both ends, where a factor of 30 is between them
-    assert power.printed(steep, "thousandfold fall") == "2.0 to 89 times (three rows)"
-    assert power.printed(found, "thousandfold fall, high") == "89"
-    assert power.printed(exactly(2), "tenfold") == "100 times"
-    number = Reading.model_validate(reading())
-    with pytest.raises(ValueError, match="must be of an exponent, not of a number"):
-        number.printed(exactly(2), "tenfold")
-
-
 def test_claims_can_fail_and_name_code_that_exists():
     for name, one in REGISTRY.items():
         for each in one.readings:  # a rule that allows everything could not fail

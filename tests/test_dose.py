@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.svm import SVC
 
 from book.chapters import dose
 
@@ -40,26 +39,6 @@ def test_shares_of_right_answers_begin_at_chance(task, classes):
     best = (1 - 1 / classes) / (task.reachable - 1 / classes)
     assert share(labels) == pytest.approx(best)
     assert share(torch.randint(0, classes, (500,))) == pytest.approx(0, abs=0.08)
-
-
-def test_a_symbol_is_seen_once_and_a_digit_where_it_should_be():
-    inputs, symbols = dose.Recall(10).sample(50, np.random.default_rng(0))
-    assert torch.equal(inputs[:, 0, :4].argmax(-1), symbols)
-    assert inputs[:, 1:, 4].eq(0).all()
-    images, labels = dose._digits()
-    for lag, start in ((63, 0), (15, 48)):
-        inputs, drawn = dose.Digits(lag).sample(20, np.random.default_rng(1))
-        seen = inputs[:, start : start + 16, 0].numpy()
-        for row, label in zip(seen, drawn.tolist(), strict=True):
-            found = np.flatnonzero((images[:1200, 24:40] == row).all(1))
-            assert label in labels[found]
-
-
-def test_what_can_be_had_of_a_digit_is_what_a_support_vector_machine_gets():
-    images, labels = dose._digits()
-    machine = SVC(C=10).fit(images[:1200, 24:40], labels[:1200])
-    score = machine.score(images[1200:, 24:40], labels[1200:])
-    assert score == pytest.approx(dose.Digits.reachable, abs=0.005)
 
 
 @pytest.mark.parametrize("cell", ["ConstGate", "DiagGate", "LSTM", "MinGRU"])

@@ -30,7 +30,6 @@ from book.chapters.dose import (
     Recall,
     Regression,
     searches,
-    trainings,
 )
 from tests.built_book import ROOT
 from tests.networks import flat
@@ -110,30 +109,6 @@ def test_a_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
     assert tried == dose.FEWER[: len(smaller) + 1]
 
 
-def test_the_first_experiment_goes_on_from_whole_searches(tmp_path, monkeypatch):
-    asked = []
-
-    def search(condition, seed, *limits):
-        asked.append(condition)
-        row = {"count": 4096, "share": 0.1, "steps": 1, "end": "cap", "seconds": 0.0}
-        return [asdict(condition) | {"seed": seed} | row]
-
-    monkeypatch.setattr(dose, "search", search)
-    monkeypatch.setattr(dose, "retry", search)
-    with ThreadPoolExecutor(1) as pool:
-        for part, count in (("adamw", 150), ("mixing", 40), ("patient", 14), ("fewer", 190)):
-            asked.clear()
-            dose.record(part, 1, pool, tmp_path)
-            assert len(asked) == len(set(asked)) == count
-            beside = part in ("patient", "fewer")
-            file = tmp_path / (part if beside else ".") / f"{part}-1.csv"
-            file.write_text("\n".join(file.read_text().splitlines()[:-2]) + "\n")
-            dose.record(part, 1, pool, tmp_path)
-            assert len(asked) == count + 2
-            assert len(pd.read_csv(file)) == count
-    assert len(searches(trainings(tmp_path))) == 190
-
-
 @pytest.fixture
 def units(monkeypatch):
     """Make outcomes up; the fixed arm never learns at s above 0.1. Give the units asked for."""
@@ -169,16 +144,6 @@ def test_the_second_experiment_goes_on_from_whole_units(units, tmp_path):
     counts = rows.groupby(["cell", "optimizer", "gate", "seed"])["count"].apply(sorted)
     assert len(counts) == 3 * 6 * 6
     assert all(tried == [16, 32, 64, 128, 256, 1024, 4096] for tried in counts)
-
-
-def test_mobility_waits_for_endless_data_and_drops_starts_that_they_cannot_teach(units, tmp_path):
-    with pytest.raises(FileNotFoundError):
-        record_all("mobility", tmp_path)
-    record_all("endless", tmp_path)
-    units.clear()
-    record_all("mobility", tmp_path)
-    assert {members[0].arm for members in units} == set(ARMS)
-    assert set(clock.recorded("mobility", tmp_path)["gate"]) == {0.05, 0.1}
 
 
 def test_starts_are_dropped_by_the_compared_arms_alone():
@@ -234,16 +199,6 @@ def test_networks_that_have_ended_leave_the_others_as_they_are():
     assert both[1]["share"] == pytest.approx(alone["share"], abs=0.02)
     with pytest.raises(ValueError, match="one cell"):
         stacked.train([easy, stacked.Member(easy.condition, "fixed", 256, 991)], 50)
-
-
-def test_arms_start_from_one_cell_and_differ_in_what_they_train():
-    start = Condition("ConstGate", 0.1, "recall", 10, mixing=0.5)
-    stacks = {arm: stacked.Stack([stacked.Member(start, arm, 64, 5)]) for arm in ARMS}
-    trained = {arm: sum(p.numel() for p in stack.trained()) for arm, stack in stacks.items()}
-    assert trained == {"learned": 1348, "fixed": 324, "wide": 1343}
-    for arm in ("fixed", "wide"):
-        for name in ("cell_weight_ih", "cell_weight_hh", "cell_bias"):
-            assert torch.equal(getattr(stacks[arm], name), getattr(stacks["learned"], name))
 
 
 @pytest.mark.parametrize(("cell", "task"), [("ConstGate", "recall"), ("LSTM", "regression")])

@@ -8,7 +8,7 @@ from book import claims
 from book.claims import ledger
 from lwcore.detection import detection_threshold
 from lwcore.window import DecayLaw
-from tests.built_book import BOOK, BROWSER, NO_BROWSER
+from tests.built_book import BROWSER, NO_BROWSER
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 CLAIMS = {name: claim for name, claim in claims.registry().items() if claim.paper != "code"}
@@ -72,13 +72,6 @@ def test_an_address_chooses_rows_of_the_ledger(visit):
     assert page.locator("#gradient-is-a-sum-over-lags details").get_attribute("open") is not None
 
 
-def test_the_ledger_works_when_the_book_is_opened_from_its_folder(browser):
-    page = browser.new_page()
-    page.goto((BOOK / "book" / "ledger.html").as_uri())
-    assert page.locator(".dt-info").inner_text() == f"{len(CLAIMS)} claims"
-    page.close()
-
-
 def test_a_badge_unfolds_the_cell_that_measures_its_claim(visit):
     page = visit("notebooks/08_robust_averaging.html")
     for name in ("clipping-saves-sequences", "clipping-raises-alpha"):
@@ -104,13 +97,6 @@ def test_a_badge_of_several_claims_unfolds_them_and_each_of_them_its_cell(visit)
         assert common.is_visible()
         unfolded.get_by_role("link", name="fold").click()
         assert not unfolded.is_visible()
-    name = "scalar-windows-empty"
-    page = visit(f"notebooks/C2_version_2.html#claim-{name}")
-    page.locator(f"#claim-{name} a").click()
-    cell = page.locator(f".tag_claim:is(#measured-{name}, :has(#measured-{name}))")
-    cell.wait_for()
-    cell.get_by_role("link", name="fold").click()
-    assert not cell.is_visible()
 
 
 def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
@@ -131,9 +117,7 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
         assert chart.evaluate(signals) == pytest.approx([exact, reach], rel=1e-8)
 
     compare(DecayLaw("power", 1, 1), 1.5, 1e3)
-    before = chart.locator("svg").inner_html()
     press("tail index α", 4)
-    assert chart.locator("svg").inner_html() != before
     compare(DecayLaw("power", 1, 1), 1.7, 1e3)
     chart.get_by_label("decay of f").select_option("exponential")
     assert chart.get_by_label("λ (exponential law)").is_visible()
