@@ -42,7 +42,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
 FENCE = re.compile(r"`{3,}\{code-cell\}")  # with it a code cell begins
 LONGEST = [
-    *("pages/test_pages", "test_types", "test_installed", "test_cli", "test_diagnose"),
+    *("pages/test_pages", "test_installed", "test_cli", "test_diagnose"),
     *("pages/test_browser", "pages/test_pdf", "test_stable_fits", "test_bounds", "test_house"),
 ]
 
