@@ -15,7 +15,7 @@ from sphinx.util.logging import getLogger
 SETTINGS = Path(__file__).parents[1] / "settings_in_prose.toml"
 # Chapters on the papers' theory, whose decimals are those of formulas and of their examples
 THEORY = re.compile(r"notebooks/(0[345]|A_|B_)")
-OTHER_PAGES = ("book/intro", "book/choose")
+OTHER_PAGES = ("book/intro",)
 
 DECIMAL = re.compile(r"(?<![\w.])(?:\d[\d,]*)?\.\d+")
 VALUE_OF_A_SYMBOL = re.compile(
