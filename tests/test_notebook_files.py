@@ -42,7 +42,7 @@ def test_cells_do_not_scroll_and_drawings_fold_below_a_message(name):
 
 
 def test_notebook_runs_where_it_was_saved(tmp_path):
-    made = written("notebooks/09b_earlier_runs")
+    made = written("notebooks/08_robust_averaging")
     made.cells = made.cells[:5]  # those that read recorded runs; the rest is executed in its place
     NotebookClient(made, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
     assert all(cell.execution_count for cell in made.cells if cell.cell_type == "code")

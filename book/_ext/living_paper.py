@@ -28,14 +28,13 @@ SCROLLS = re.compile(
 
 
 def watch_assets(app, config):
-    """Write the pages again after an edit of styles, scripts, templates, glossary or notation.
+    """Write the pages again after an edit of styles, scripts, templates or notation.
 
     Sphinx would keep the old ones.
     """
     digest = hashlib.sha256()
     folders = ("book/_static", "book/_templates", "book/_ext", "book/results")
     paths = [
-        ROOT / "book" / "glossary.md",
         ROOT / "book" / "notation.md",
         *(path for folder in folders for path in (ROOT / folder).rglob("*.*")),
     ]

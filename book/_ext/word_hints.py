@@ -8,7 +8,7 @@ The explanation is the first paragraph of the word's entry, as plain text. The t
 from docutils import nodes
 from sphinx.addnodes import glossary
 
-PAGE = "book/glossary"
+PAGE = "book/notation"
 MARK = 'data-bs-toggle="tooltip"'
 
 

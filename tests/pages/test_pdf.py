@@ -12,7 +12,11 @@ from pypdf import PdfReader
 from book import pdf
 from tests.built_book import BROWSER, COLOURED, DOCUMENTS, NO_BROWSER, PARTS, ROOT
 
-FEW = {"": ["book/choose"], "The theory": ["book/notation", "notebooks/05c_scaling_laws"]}
+FEW = {
+    "": ["book/ledger"],
+    "The theory": ["book/notation", "notebooks/05c_scaling_laws"],
+    "Beyond the paper": ["notebooks/08_robust_averaging"],
+}
 
 
 class Tags(HTMLParser):
