@@ -2,7 +2,7 @@
 failed while the book was built."""
 
 import re
-from collections import Counter
+from copy import copy
 from html import unescape
 from urllib.parse import unquote
 
@@ -75,25 +75,72 @@ def test_badges_rows_of_the_ledger_and_what_measures_them_lead_to_each_other():
     assert places.keys() == rows.keys() == claims.registry().keys()
 
 
-def test_the_box_of_version_2s_other_statements_counts_their_verdicts():
-    counted = Counter(
-        one.verdict
-        for one in ledger.read().values()
-        if one.chapter == "notebooks/C2_version_2"
-        and one.claim.counted
-        and one.claim.kind is claims.Kind.NETWORK
-    )
-    verdict = claims.Verdict
-    assert counted == {
-        verdict.HOLDS: 1,
-        verdict.CONDITION: 2,
-        verdict.PART: 1,
-        verdict.OPEN: 4,
-    }
-    box = " ".join(article("notebooks/C2_version_2").get_text().split())
-    assert "Of eight, one holds as stated: shared gates forget exponentially" in box
-    assert "Two hold if" in box
-    assert "one at first order; four stay open." in box
+def test_a_badge_of_several_claims_leads_to_all_of_them_and_back():
+    found = ledger.read()
+    for name in NOTEBOOKS:
+        written = re.findall(r"\{claim\}`[^`]*,", (ROOT / f"{name}.md").read_text())
+        lists = article(name).select(".claims")
+        assert len(lists) == len(written)
+        for unfolded in lists:
+            badges = unfolded.select("[id^=claim-]")
+            names = [badge["id"].removeprefix("claim-") for badge in badges]
+            [common] = article(name).select(f"a[href='#{unfolded['id']}']")
+            assert common.get_text().endswith(f": {', '.join(names)}")
+            assert unfolded.find("a", string="fold")["href"] == f"#{common.parent['id']}"
+            [paragraph] = [p for p in common.parents if p.parent is unfolded.parent]
+            assert paragraph in unfolded.previous_siblings
+            for claim, line in zip(names, unfolded.ul.find_all("li", recursive=False), strict=True):
+                entry = found[claim].entry
+                text = " ".join(line.get_text().split())
+                for part in (claim, entry["statement"], entry["printed"], entry["rule"]):
+                    assert " ".join(str(part).split()) in text
+
+
+def test_no_place_on_a_page_has_the_name_of_another():
+    for name in DOCUMENTS:
+        names = [node["id"] for node in article(name).select("[id^=claim], [id^=behind-]")]
+        assert len(names) == len(set(names)), name
+
+
+def sentence_before(badge):
+    """The text of a badge's sentence, up to the badge, without other badges."""
+    paragraph = badge.find_parent(["p", "li", "td", "dd"])
+    parts = []
+    for node in paragraph.descendants:
+        if node is badge:
+            break
+        if isinstance(node, str) and not node.find_parent(class_="claim"):
+            parts.append(node)
+    text = " ".join("".join(parts).split())
+    return re.split(r"(?<=[.?!]) (?=[A-ZΑ-ω(])", text)[-1]
+
+
+def named_by(badge):
+    """The claims of a badge in a chapter's text: those that it names, or the one at its place."""
+    names = badge.get_text().partition(": ")[2]
+    return names.split(", ") if names else [badge.parent["id"].removeprefix("claim-")]
+
+
+def test_a_sentence_whose_badge_is_open_says_that_it_does_not_decide():
+    left_open = {name for name, one in ledger.read().items() if one.verdict is claims.Verdict.OPEN}
+    seen, silent = set(), []
+    for page in NOTEBOOKS:
+        for badge in article(page).select("a.claim"):
+            names = left_open & set(named_by(badge))
+            if not names or badge.find_parent(class_="claims"):
+                continue
+            seen |= names
+            if "not decide" not in sentence_before(badge):
+                silent.append((page, *sorted(names)))
+    assert silent == []
+    assert seen == left_open
+
+
+def test_the_page_of_verdicts_counts_them():
+    counted = ledger.counts_by_kind(ledger.read().values())[claims.Kind.NETWORK]
+    holding, every = counted[claims.Verdict.HOLDS], sum(counted.values())
+    words = f"Of {every} statements that only networks can decide, {holding} replicate as stated."
+    assert words in article("book/ledger").get_text()
 
 
 def test_a_refuted_claim_says_what_does_hold():
