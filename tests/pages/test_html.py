@@ -2,7 +2,6 @@
 failed while the book was built."""
 
 import re
-from copy import copy
 from html import unescape
 from urllib.parse import unquote
 
