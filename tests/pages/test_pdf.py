@@ -12,11 +12,7 @@ from pypdf import PdfReader
 from book import pdf
 from tests.built_book import BROWSER, COLOURED, DOCUMENTS, NO_BROWSER, PARTS, ROOT
 
-FEW = {
-    "": ["book/ledger"],
-    "The theory": ["book/notation", "notebooks/05c_scaling_laws"],
-    "Beyond the paper": ["notebooks/08_robust_averaging"],
-}
+FEW = {"": ["book/ledger"], "The theory": ["book/notation", "notebooks/05c_scaling_laws"]}
 
 
 class Tags(HTMLParser):
