@@ -12,9 +12,15 @@ from scipy import optimize
 
 from book.chapters.five_laws import FiveLaws, TwoExponentials, fit_laws
 from lwcore.window import DecayLaw
-from tests.test_window import LAGS, REGIMES, TEMPERED
 
-LAWS = FiveLaws(*REGIMES, TEMPERED, TwoExponentials(2.0, 0.6, slow=0.99, share=0.03))
+LAGS = np.unique(np.geomspace(1, 200, 40).astype(int))
+LAWS = FiveLaws(
+    DecayLaw("exponential", 3.0, 0.97),
+    DecayLaw("power", 0.5, 0.8),
+    DecayLaw("logarithmic", 2.0),
+    DecayLaw("tempered_power", 2.0, 0.6, 0.99),
+    TwoExponentials(2.0, 0.6, slow=0.99, share=0.03),
+)
 
 
 def test_two_exponentials_are_fitted_as_well_as_from_many_starts():

@@ -263,6 +263,12 @@ def test_memory_is_that_of_a_delay_line_and_of_a_leaky_integrator():
     np.testing.assert_allclose(found, np.arange(21) < 6, atol=0.01)
     shares = memory.memory_capacity(7 + leaky, inputs[..., None], 20)[:, 0]
     np.testing.assert_allclose(shares, 0.36 * 0.64 ** np.arange(21), atol=0.02)
+    rng = np.random.default_rng(2)
+    by_chance = [
+        memory.memory_capacity(rng.standard_normal((60, 80, 40)), drawn, 20).sum()
+        for drawn in rng.standard_normal((9, 60, 80, 5))
+    ]  # not adjusted, each were 40 × 105 / 3600 = 1.2
+    assert abs(np.mean(by_chance)) < 0.3
 
 
 def test_an_architecture_has_learned_a_delay_where_its_amplitude_is_right():

@@ -67,7 +67,7 @@ def over_rows(
     Intervals are the jackknife's over the seeds that the rows name. A bootstrap is no choice here.
     It draws a seed twice into one stratum, rows of one seed agree better than rows of different
     seeds, and so its intervals lie too high. Where each unit has one row a stratum, as
-    architectures have, a bootstrap over these units is one: see the test of its coverage.
+    architectures have, a bootstrap over these units covers what it says, in simulations.
 
     Args:
         scores: Names of columns, one coefficient each.
