@@ -1,7 +1,6 @@
 """Programs behind recorded data: each still makes what is recorded, and goes on where it stopped."""
 
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 import numpy as np
@@ -107,43 +106,6 @@ def test_a_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
     tried = [row["count"] for row in dose.retry(condition, 1)]
     smaller = [count for count in dose.FEWER if count < enough]
     assert tried == dose.FEWER[: len(smaller) + 1]
-
-
-@pytest.fixture
-def units(monkeypatch):
-    """Make outcomes up; the fixed arm never learns at s above 0.1. Give the units asked for."""
-    asked = []
-
-    def train(members, cap):
-        asked.append(members)
-        rows = []
-        for member in members:
-            stuck = member.arm == "fixed" and member.condition.gate > 0.1
-            end, steps = ("cap", cap) if stuck else ("half", 50)
-            rows.append({"share": 0.5, "steps": steps, "end": end, "fitted": 1.0})
-        return rows
-
-    monkeypatch.setattr(stacked, "train", train)
-    return asked
-
-
-def record_all(part, folder):
-    with ThreadPoolExecutor(1) as pool:
-        for seed in SEEDS[part]:
-            clock.record(part, seed, pool, folder)
-
-
-def test_the_second_experiment_goes_on_from_whole_units(units, tmp_path):
-    record_all("clock", tmp_path)
-    path = tmp_path / "clock-11.csv"
-    path.write_text("\n".join(path.read_text().splitlines()[:-2]) + "\n")
-    units.clear()
-    record_all("clock", tmp_path)
-    assert len(units) == 1
-    rows = clock.recorded("clock", tmp_path)
-    counts = rows.groupby(["cell", "optimizer", "gate", "seed"])["count"].apply(sorted)
-    assert len(counts) == 3 * 6 * 6
-    assert all(tried == [16, 32, 64, 128, 256, 1024, 4096] for tried in counts)
 
 
 def test_starts_are_dropped_by_the_compared_arms_alone():
