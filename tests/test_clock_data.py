@@ -1,4 +1,4 @@
-"""What is recorded of the clock so far: complete seeds alone, and envelopes as `start` has them."""
+"""Rank correlations of the clock's data with what was measured before training."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,5 @@
 """Tables and figures of the experiment on clock and quota."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -59,35 +58,6 @@ def draw_row(axes: Axes, found: pd.DataFrame, column: str, color: str, label: st
         axes.plot(*points, marker, ms=6, mfc=face, color=color)
 
 
-def endless_table(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the mildest start, the strongest at each scale of the recurrent weights, and one.
-
-    That one has the smallest scale and the second strongest gate: its envelope is larger than that
-    of starts which more easily show the lag.
-
-    Args:
-        endless: Rows of part ``endless``, trained on data that never repeat.
-        start: Rows of part ``start``, measured before training.
-    """
-    *milder, strongest = sorted(clock.MOBILITY_GATES)
-    chosen = [(mixing, strongest) for mixing in clock.MIXINGS]
-    chosen.insert(0, (clock.MIXINGS[0], milder[0]))
-    chosen.insert(-1, (clock.MIXINGS[-1], milder[-1]))
-    rows = {}
-    for mixing, gate in chosen:
-        before = start[(start["mixing"] == mixing) & (start["gate"] == gate)]
-        trained = endless[(endless["mixing"] == mixing) & (endless["gate"] == gate)]
-        by_arm = dict(list(trained.groupby("arm")))
-        words = {
-            "envelope": printed(before["envelope"].median()),
-            "N(ℓ)": printed(before["needed"].median()),
-        }
-        for arm in ("learned", "fixed"):
-            words[f"steps, {ARM_TITLES[arm]}"] = _steps_to_half(by_arm[arm])
-        rows[f"ρ = {mixing}, s = {gate}"] = words
-    return pd.DataFrame(rows).T
-
-
 def arms_table(found: pd.DataFrame, exponents: Mapping[str, Interval]) -> pd.DataFrame:
     """Tabulate, for each arm of mobility, the data that it needs.
 
@@ -131,33 +101,6 @@ def data_by_start(found: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
     before = start.groupby(place)[["envelope", "needed"]].median().loc[by_arm.index]
     ranks = pd.concat([by_arm, before], axis=1).rank()
     return ranks.corr().loc[list(clock.ARMS), ["envelope", "needed"]]
-
-
-def steps_by_start(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
-    """Rank correlations, over the starts, of the steps on endless data with what was measured.
-
-    Medians over seeds; a start from which most seeds did not learn half ranks last.
-
-    Returns:
-        A row for each arm, with columns ``envelope`` and ``needed``, which is N(ℓ).
-    """
-    steps = endless["steps"].where(endless["end"] == "half", math.inf)
-    place = ["mixing", "gate"]
-    by_arm = endless.assign(steps=steps).groupby([*place, "arm"])["steps"].median().unstack("arm")
-    before = start.groupby(place)[["envelope", "needed"]].median().loc[by_arm.index]
-    ranks = pd.concat([by_arm, before], axis=1).rank()
-    return ranks.corr().loc[list(clock.ARMS), ["envelope", "needed"]]
-
-
-def _steps_to_half(trained: pd.DataFrame) -> str:
-    """Say median and range of the steps to the half; beyond the cap where half was not learned."""
-    learned = trained["end"] == "half"
-    steps = trained["steps"].where(learned)
-    if not learned.any():
-        return f"> {clock.CAP:,}"
-    if learned.all():
-        return printed(steps.median(), steps.min(), steps.max(), unit="count", bracket="range")
-    return _spread(steps)
 
 
 def _spread(values: pd.Series) -> str:

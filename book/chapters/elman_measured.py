@@ -11,15 +11,12 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from book.claims.claim import Measured, estimate, share
-from lwcore.elman.bounds import Bound, Problem, Radii, log_sum, theorem_1
-from lwcore.elman.descent import Descent, gradient_descent, projected
+from lwcore.elman.bounds import Bound, Problem, log_sum, theorem_1
+from lwcore.elman.descent import Descent, gradient_descent
 from lwcore.elman.kernel import TransportMaps, transport_target, transported
 from lwcore.elman.network import (
-    Activation,
     ElmanNetwork,
     linear_model,
-    scan,
-    stream_gradients,
     symmetric_initialisation,
 )
 
@@ -154,47 +151,6 @@ def approximation_errors(
     return xr.DataArray(errors, {"error": names, "m": list(widths)}, ("error", "m", "start"))
 
 
-def worst_in_ball(
-    initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, error: bool = True
-) -> float:
-    """Search the ball around a start for the largest ``|F_T − F^Lin_T|``, or ``|F_T|``.
-
-    Tests C&E Proposition 4 and the first part of 6. Neurons share nothing but the readout, so the
-    largest sum is the sum of each neuron's largest summand: each climbs by itself, from its start
-    pushed four ways, and keeps the best it has seen.
-
-    Args:
-        sequence: Inputs (T, d).
-        radii: Of the ball in recurrent and in input weights, of the whole network.
-        error: Whether the linear model is taken off.
-    """
-    inputs = np.asarray(sequence, float)[None]
-    balls = [radius / initial.width**0.5 for radius in radii]  # of one neuron
-    pushes = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)]
-    n_ways = len(pushes)
-    start = np.tile(initial.parameters, (n_ways, 1))
-    readout = np.tile(initial.readout, n_ways)
-    state_at_start, slope_at_start = _last_step(start, inputs, initial.sigma)
-    moved = np.zeros_like(start)
-    moved[:, :2] = balls * np.repeat(pushes, initial.width, axis=0)
-    best = np.full(len(start), -np.inf)
-    for _ in range(40):
-        state, slope = _last_step(start + moved, inputs, initial.sigma)
-        gain = state - state_at_start
-        if error:
-            gain = gain - np.sum(slope_at_start * moved, axis=1)
-            slope = slope - slope_at_start
-        best = np.maximum(best, readout * gain)
-        uphill = readout[:, None] * slope
-        # Half a radius a step, in recurrent and in input weights alike.
-        for part, ball in zip(np.split(uphill, [1], axis=1), balls, strict=True):
-            length = np.linalg.norm(part, axis=1, keepdims=True)
-            part *= 0.5 * ball / np.maximum(length, 1e-300)
-        moved = projected(moved + uphill, *balls)
-    best_of_neuron = best.reshape(n_ways, -1).max(axis=0)
-    return float(best_of_neuron.sum() / initial.width**0.5)
-
-
 def descents(
     case: Study, width: int, steps: int, starts: int, rng: np.random.Generator, free: float = 0
 ) -> list[Descent]:
@@ -254,10 +210,3 @@ def needed(problem: Problem, risk: float, *, as_printed: bool = True) -> tuple[f
 def _circle(angles: Array) -> Array:
     """Return points on the unit circle, (...) -> (..., 2)."""
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-
-
-def _last_step(parameters: Array, inputs: Array, activation: Activation) -> tuple[Array, Array]:
-    """Return H_T, shape (m,), and its derivatives, shape (m, 1 + d), for one sequence."""
-    *_, (_, _, state) = scan(parameters, inputs, activation)
-    *_, gradient = stream_gradients(parameters, inputs, activation)
-    return state[0], gradient[0].T
