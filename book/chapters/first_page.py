@@ -1,50 +1,89 @@
-"""The figure of the first page: what a smaller envelope costs, and what is learned of a delay."""
+"""The pictures of the first page: detecting a lag and learning it, and gates that open."""
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import xarray as xr
+import seaborn as sns
 from matplotlib.axes import Axes
+from scipy import special
 
-from book.chapters import anchored
+from book.chapters import dose
+from lwcore.figures import SHADES
 
-# where the name of a task stands, in decades
-_PLACES = {
-    "recall": (7.4, 1.5),
-    "adding": (9.2, 0.9),
-    "regression": (4.8, -0.5),
-    "digits": (7.9, -0.1),
+MEASURED = 512  # sequences behind the recorded `signal`, its mean in standard errors
+KEY = ["cell", "gate", "task", "lag", "seed"]
+TOP = 1e12
+CURVES = {
+    "whole": (SHADES[0], "detect the lag\nin the noise of all lags\n(goes on to {top}) ↑"),
+    "own": (SHADES[2], "detect it in its own noise"),
+    "learn": (SHADES[1], "learn it: {first} → {last} sequences"),
 }
 
 
-def draw_growth(axes: Axes, compared: pd.DataFrame) -> None:
-    """Draw the growth of the data against the cut of the exact envelope, with its tasks named.
+def detected_and_learned(folder: Path) -> pd.DataFrame:
+    """Read sequences needed before training, in both noises, and to learn half.
+
+    MinGRU, the adding problem over 21 steps, AdamW, of the first registered experiment. In its own
+    noise a lag needs (z × deviation / mean)² sequences, at an error of 10 %.
+
+    Returns:
+        A row a gate and seed: `envelope`, `whole`, `own` and `learn`.
+    """
+    visible = folder / "visibility"
+    start = pd.concat(map(pd.read_csv, sorted(visible.glob("start-adamw-*.csv"))))
+    exact = pd.concat(map(pd.read_csv, sorted(visible.glob("envelope-*.csv"))))
+    exact = exact[exact["mixing"].isna()].drop_duplicates(KEY)
+    found = dose.searches(dose.trainings(folder / "dose"))
+    found = found[found["mixing"].isna() & (found["optimizer"] == "adamw")]
+    both = start.merge(exact[[*KEY, "envelope"]], on=KEY, validate="one_to_one")
+    both = both.merge(found[[*KEY, "high"]], on=KEY, validate="one_to_one")
+    both = both[(both["cell"] == "MinGRU") & (both["task"] == "adding")]
+    quantile = special.ndtri(0.9)
+    own = quantile**2 * MEASURED / both["signal"] ** 2
+    own = own.where(both["signal"] > 0, np.inf)
+    learned = both["high"].fillna(np.inf)
+    return both.assign(whole=both["needed"], own=own, learn=learned)
+
+
+def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw what `detected_and_learned` gives: medians over seeds, and their range."""
+    by_gate = table.groupby("gate")
+    x = by_gate["envelope"].median()
+    medians = by_gate[list(CURVES)].median()
+    power = str(int(np.log10(medians["whole"].max())))
+    raised = power.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    learn = medians["learn"]
+    words = {"top": f"10{raised}", "first": f"{learn.iloc[0]:.0f}", "last": f"{learn.iloc[-1]:.0f}"}
+    places = {"whole": (1e-4, 3e9), "own": (0.2, 600), "learn": (0.2, 1.5)}
+    for name, (colour, label) in CURVES.items():
+        axes.plot(x, medians[name], "o-", ms=5, color=colour)
+        axes.vlines(x, by_gate[name].min(), by_gate[name].max(), lw=1, color=colour)
+        axes.text(*places[name], label.format(**words), color=colour, va="center", fontsize=9)
+    axes.set(xscale="log", yscale="log", xlim=(40, 2e-10), ylim=(0.3, TOP))
+    axes.set_xticks([10, 1e-2, 1e-5, 1e-8])
+    axes.set_yticks([1, 1e3, 1e6, 1e9, 1e12])
+    axes.minorticks_off()
+    axes.set(xlabel="envelope f before training (smaller →)", ylabel="number of sequences")
+    axes.set_title("Learning does not wait until\nthe gradient shows the lag", fontsize=10)
+
+
+def draw_gates_opening(axes: Axes, looks: pd.DataFrame) -> None:
+    """Draw the envelope along training, a line a start, up to the look at which half is learned.
 
     Args:
         axes: Where to draw.
-        compared: Networks beside their anchors, as `anchored.cuts` gives them.
+        looks: Columns `gate`, `step`, `share` and `envelope` of one seed.
     """
-    anchored.draw_growth(axes, compared, "cut_exact")
-    axes.set(xlabel="initial envelope smaller by a factor of", ylabel="data needed to learn half")
-    axes.text(0.2, 3.25, "Eq. (34), if noise\nstays constant", fontsize=9)
-    axes.text(4.4, 2.75, "△ most seeds did not learn", fontsize=9)
-    for task, place in _PLACES.items():
-        axes.text(*place, task, color=anchored.COLOURS[task], weight="bold")
-
-
-def draw_learned(axes: Axes, share: xr.DataArray) -> None:
-    """Draw the share of each delay that networks learned: medians, and their range.
-
-    Args:
-        axes: Where to draw.
-        share: Shares, from 0 to 1, by model, seed and lag.
-    """
-    per_cent = 100 * share.stack(network=("model", "seed"))
-    middle = per_cent.median("network").values
-    least, most = per_cent.min("network").values, per_cent.max("network").values
-    rows = np.arange(len(middle))[::-1]
-    axes.barh(rows, middle, color="#56B4E9")
-    axes.hlines(rows, least, most, color="black", lw=1.2)
-    for row, value, end in zip(rows, middle, most, strict=True):
-        axes.text(end + 2, row, f"{value:.0f} %", va="center")
-    axes.set_yticks(rows, share["lag"].values)
-    axes.set(xlim=(0, 130), xlabel="share of the delay learned (%)", ylabel="delay (steps)")
+    starts = list(looks.groupby("gate"))
+    colours = sns.color_palette("viridis", len(starts))
+    for (_, course), colour in zip(starts, colours, strict=True):
+        course = course.sort_values("step")
+        axes.plot(course["step"], course["envelope"], color=colour)
+        learned = course[course["share"] >= 0.5]
+        if len(learned):
+            axes.plot(learned["step"].iloc[0], learned["envelope"].iloc[0], "o", color=SHADES[1])
+    axes.plot([], [], "o", color=SHADES[1], label="half learned")
+    axes.set(yscale="log", xlabel="steps of training", ylabel="envelope f")
+    axes.legend(loc="lower right")
+    axes.set_title("Training first opens the gates;\nthen the lag is learned", fontsize=10)
