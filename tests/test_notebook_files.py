@@ -30,17 +30,6 @@ def test_page_offers_its_notebook_with_the_same_code_and_no_other(name):
     assert made.metadata.kernelspec.name == "python3"
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_cells_do_not_scroll_and_drawings_fold_below_a_message(name):
-    for cell in cells(name):
-        lines = cell.source.splitlines() if cell.cell_type == "code" else []
-        assert len(lines) <= 25
-        assert [line for line in lines if len(line) > 80] == []
-        if drawn := cell.metadata.get("mystnb", {}).get("figure"):
-            assert {"hide-input", "hide-cell", "remove-input"} & set(cell.metadata.get("tags", []))
-            assert drawn["caption"].startswith("**")
-
-
 def test_notebook_runs_where_it_was_saved(tmp_path):
     made = written("notebooks/08_robust_averaging")
     made.cells = made.cells[:5]  # those that read recorded runs; the rest is executed in its place
