@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import special
@@ -37,15 +37,15 @@ from lwcore.signatures import (
     require,
     unchecked,
 )
-from lwcore.stable.law import SymmetricStable, log_ratio
-from lwcore.stable.standard import Array, panel_rule, standard_law
+from lwcore.stable.law import LARGEST, LEAST, SymmetricStable, log_ratio
+from lwcore.stable.standard import TAIL, Array, panel_rule, standard_law
 
 if TYPE_CHECKING:
     TailIndexAboveOne = float
     Error = float
 else:
     TailIndexAboveOne = constrained(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
-    Error = constrained(Real, "a number in (0, 0.5)", lambda error: 0 < error < 0.5)
+    Error = constrained(Real, "a number in [1e-150, 0.5)", lambda error: LEAST <= error < 0.5)
 Detector = Literal["mean", "likelihood", "paper_v2"]  # each with an exponent of its own
 ExactDetector = Literal["mean", "likelihood", "median"]  # whose errors are computed exactly
 Observer = Literal["mean", "likelihood"]  # of the mean alone, or of all values
@@ -53,15 +53,11 @@ Observer = Literal["mean", "likelihood"]  # of the mean alone, or of all values
 _LOG_2 = float(np.log(2))
 
 # Shifts h = Δ/σ, in scales.
-_LEAST_SQUARED = 1e-100  # below it h² may be no float; only N h² counts there
 _KNOWN_GAUSSIAN = 40.0  # above it one Gaussian value tells the sign, to rounding
+_KNOWN = 1e100  # above it one value of any law does
 _LARGEST_OF_LIKELIHOOD = 1e6  # above it the likelihood's error is bounded by the one here
-_KNOWN = 1e100  # above it one value of any law tells the sign, to rounding
-_LARGEST_RATIO = 1e300  # the largest h that is taken
 
 # Numbers that end a computation: the sign is known long before, or nothing is left but rounding.
-_MOST_SEQUENCES = 1e307  # in a search
-_MOST_VARIANCE = 1e300  # of the log ratio of all values
 _LEAST_EXPONENT = -800.0  # e^x is 0 below it, as a float
 _KERNEL_END = 14.0  # beyond it 1/cosh πt is rounding
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
@@ -128,14 +124,11 @@ def sample_complexity(
     """
     f, mean_alignment, sigma = broadcast(envelope=envelope, alignment=alignment, scale=scale)
     require("envelope", f, f >= 0, "0 or above")
-    require("scale", sigma, sigma > 0, "above 0")
-    # A negative mean names the wrong sign, whatever N: no number is enough, as for a mean of 0.
-    m = np.maximum(mean_alignment, 0)
+    noise = noise_over_alignment(sigma, mean_alignment)
     c = _error_constant(alpha, error, detector)
     p = rate_exponent(alpha, detector)
-    root = _quotient([c, sigma], [m, f])  # C σ/(m̄ f)
-    with np.errstate(over="ignore"):
-        return root**p
+    with np.errstate(divide="ignore", over="ignore"):
+        return (c * (noise / np.abs(f))) ** p  # −0 is 0
 
 
 @checked
@@ -158,32 +151,25 @@ def detection_threshold(
     """
     n, mean_alignment, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
     require("n_sequences", n, n > 0, "above 0")
-    require("scale", sigma, sigma > 0, "above 0")
-    m = np.maximum(mean_alignment, 0)
+    noise = noise_over_alignment(sigma, mean_alignment)
     c = _error_constant(alpha, error, detector)
     p = rate_exponent(alpha, detector)
-    return _quotient([c, sigma], [n ** (1 / p), m])
+    with np.errstate(over="ignore"):
+        return c * (noise / n ** (1 / p))
 
 
-def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
-    """Return the product of factors over that of divisors, infinite after a division by 0.
+def noise_over_alignment(scale: Array, alignment: Array) -> Array:
+    """Return σ/m̄, infinite where no alignment is left.
 
-    Products are taken of mantissas, and powers of 2 are added up beside them: C σ may be beyond a
-    float where C σ/(m̄ f) is one. No divisor is below 0, and −0 is 0.
+    A negative mean names the wrong sign, whatever N: no number is enough, as for a mean of 0.
     """
-    fraction: Any = np.float64(1.0)
-    power: Any = np.intc(0)
+    require("scale", scale, scale > 0, "above 0")
+    m = np.abs(np.maximum(alignment, 0))  # −0 is 0
     with np.errstate(divide="ignore", over="ignore"):
-        for factor in factors:
-            mantissa, exponent = np.frexp(factor)
-            fraction = fraction * mantissa
-            power = power + exponent
-        for divisor in divisors:
-            mantissa, exponent = np.frexp(np.abs(divisor))
-            fraction = fraction / mantissa
-            power = power - exponent
-        quotient: Array = np.ldexp(fraction, power)
-        return quotient
+        ratio = scale / m
+    is_float = (m == 0) | ((ratio > 0) & (ratio < np.inf))
+    require("scale/alignment", ratio, is_float, "in the range of a float")
+    return ratio
 
 
 @functools.cache
@@ -215,20 +201,10 @@ def kl_divergence(
     ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=detector == "likelihood")
-    ratio_name = "shift/scale"
     if detector == "mean":
         h = _shift_of_mean(h, n, alpha)
         n = np.ones_like(n)
-        ratio_name = "shift/scale · n_sequences^(1 − 1/alpha)"
-    require(ratio_name, h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
-    law = SymmetricStable(alpha)
-    is_tiny = h < _LEAST_SQUARED  # Δ² may be beyond a float
-    with np.errstate(over="ignore"):
-        divergence = n * law.kl(2 * np.where(is_tiny, 0, h))
-        if is_tiny.any():
-            square = (np.sqrt(n) * np.where(is_tiny, h, 0)) ** 2
-            divergence = np.where(is_tiny, 2 * law.fisher_information() * square, divergence)
-        return divergence[()]
+    return n * SymmetricStable(alpha).kl(2 * h)
 
 
 @checked
@@ -250,9 +226,9 @@ def lan_divergence(
     of neither unless α = 2.
     """
     h, n = _in_scales(shift, scale, n_sequences)
+    local_shift = h * n ** (1 / rate_exponent(alpha, detector))
     with np.errstate(over="ignore"):
-        square = (h * n ** (1 / rate_exponent(alpha, detector))) ** 2
-        return 2 * SymmetricStable(alpha).fisher_information() * square
+        return 2 * SymmetricStable(alpha).fisher_information() * local_shift**2
 
 
 @checked
@@ -262,57 +238,39 @@ def mutual_information(
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
     detector: Observer = "likelihood",
-    route: Literal["fourier", "mixture"] = "fourier",
 ) -> Array:
     """Return the mutual information I(B; observation) in nats, B the equiprobable sign of ±Δ.
 
     The exact value of what Eq. (33) bounds: of all N sequences (``"likelihood"``), or of their
     ``"mean"``. It is below ``log 2`` and ``KL(P₁‖P₀)/4``, which it approaches for small shifts.
 
-    * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values.
-      If each had the density ``√(p₊ p₋)/ρ``, S would have the characteristic function ``ψ^N``,
-      whence (Parseval) ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
-    * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by
-      quadrature over one observation: a single sequence, or the mean.
+    Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by an integral: it is
+    ``log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values. If each had the
+    density ``√(p₊ p₋)/ρ``, S would have the characteristic function ``ψ^N``, whence (Parseval)
+    ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=detector == "likelihood")
     if detector == "mean" or alpha == 2:  # the mean of Gaussians is all there is to know
         h = _shift_of_mean(h, n, alpha)
         n = np.ones_like(n)
-    if route == "mixture":
-        require("n_sequences", n, n == 1, "1 for route='mixture' with detector='likelihood'")
-        return np.vectorize(_information_by_mixture, otypes=[float])(alpha, h)[()]
-    return np.vectorize(_information_by_fourier, otypes=[float])(alpha, h, n)[()]
+    return np.vectorize(_information, otypes=[float])(alpha, h, n)[()]
 
 
-def _information_by_fourier(alpha: float, h: float, n: float) -> float:
+def _information(alpha: float, h: float, n: float) -> float:
     """Return the information of N values by Parseval's integral, see `mutual_information`."""
     if h == 0:
         return 0.0
     h = min(h, _KNOWN_GAUSSIAN if alpha == 2 else _KNOWN)
-    h, n = _within_floats(h, n)
     tilted = _TiltedLaw(alpha, h)
-    with np.errstate(over="ignore"):
-        variance = min(n * tilted.variance, _MOST_VARIANCE)
-    first_panel = 1 / max(np.sqrt(variance), 4.0)
+    first_panel = 1 / max(np.sqrt(n * tilted.variance), 4.0)
     t, weight = _graded_rule(first_panel, 0.5, _KERNEL_END)
     log_psi, sign = tilted.characteristic_function(t)
-    with np.errstate(over="ignore"):
-        lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
+    lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
     is_negative = sign ** np.mod(n, 2) < 0  # ψ^N
     integrand = np.where(is_negative, 2 + lost, -lost)  # 1 − (ρψ)^N
     kernel = (0.25 + t**2) * np.cosh(np.pi * t)
     information = np.sum(weight * integrand / kernel) / 2
     return float(min(information, _LOG_2))
-
-
-def _information_by_mixture(alpha: float, h: float) -> float:
-    """Return the information of one value: log 2 less the mean entropy of the sign given x."""
-    if h == 0:
-        return 0.0
-    ratio, mass = log_ratio(alpha, min(h, _KNOWN))
-    both = mass * (1 + np.exp(-ratio))  # (p₊ + p₋) dx, of which half is the law of x and of −x
-    return float(np.sum(both * _entropy_deficit(ratio)))
 
 
 @checked
@@ -401,12 +359,17 @@ def detection_error(
     * ``"median"``: the sign of the majority of the values, for even N that of N − 1.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=detector != "mean")
+    return _error_of(detector, alpha, h, n)
+
+
+def _error_of(detector: ExactDetector, alpha: float, h: Array, n: Array) -> Array:
+    """Return the error that a detector makes with N values at a shift of h scales."""
     if detector == "median":
         return _median_error(alpha, h, n)
     if detector == "mean" or alpha == 2:
-        return SymmetricStable(alpha).sf(_shift_of_mean(h, n, alpha))
-    with np.errstate(over="ignore"):  # of what is far beyond the sign's being known
-        return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
+        shift = np.asarray(_shift_of_mean(h, n, alpha))
+        return standard_law(alpha)(shift, TAIL)[()]
+    return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
 
 
 def _median_error(alpha: float, h: Array, n: Array) -> Array:
@@ -416,10 +379,10 @@ def _median_error(alpha: float, h: Array, n: Array) -> Array:
     ``δ = ½ − q``, nothing cancels where q is nearly ½.
     """
     m = np.floor((n + 1) / 2)
-    law = SymmetricStable(alpha)
-    delta = standard_law(alpha).from_median(h)
+    law = standard_law(alpha)
+    delta = law.from_median(h)
     nearly_half = special.betaincc(0.5, m, 4 * delta**2) / 2
-    error = special.betainc(m, m, law.sf(h))
+    error = special.betainc(m, m, law(h, TAIL))
     return np.where(delta < 0.25, nearly_half, error)[()]
 
 
@@ -431,10 +394,10 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
     the share of it that is reached.
     """
     if n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0
-        return float(SymmetricStable(alpha).sf(h))
+        return float(standard_law(alpha)(np.asarray(h), TAIL))
     if h * np.sqrt(n) < np.finfo(float).eps:  # the error is ½ to rounding
         return 0.5
-    h, n = _within_floats(min(h, _LARGEST_OF_LIKELIHOOD), n)
+    h = min(h, _LARGEST_OF_LIKELIHOOD)
     tilted = _TiltedLaw(alpha, h)
     log_bound = n * tilted.log_affinity  # of ρ^N
     if log_bound < _LEAST_EXPONENT:
@@ -491,12 +454,10 @@ def least_sequences(
     a constant or an exponent put in by hand.
     """
     h, _ = _in_scales(shift, scale, 1)
-    h = np.minimum(h, _LARGEST_RATIO)  # one sequence is enough long before
     if detector == "mean":
         real = sample_complexity(h, 1, 1, alpha, error)
         return np.maximum(np.ceil(real * (1 - 1e-12)), 1)
-    with np.errstate(over="ignore"):  # of a number that is infinite
-        return np.vectorize(_least_number, otypes=[float])(detector, alpha, h, error)[()]
+    return np.vectorize(_least_number, otypes=[float])(detector, alpha, h, error)[()]
 
 
 def _least_number(detector: ExactDetector, alpha: float, h: float, error: float) -> float:
@@ -504,11 +465,9 @@ def _least_number(detector: ExactDetector, alpha: float, h: float, error: float)
     if h == 0:
         return float("inf")
     guess = sample_complexity(h, 1, 1, alpha, error, "likelihood")
-    if not guess < _MOST_SEQUENCES:
-        return float("inf")  # or, but for a factor of ten, too large for a float
 
     def errs_too_often(n: float) -> bool:
-        return bool(unchecked(detection_error)(n, h, 1.0, alpha, detector) > error)
+        return bool(_error_of(detector, alpha, np.asarray(h), np.asarray(n)) > error)
 
     low = 0.0
     high = float(np.maximum(np.ceil(guess), 1))
@@ -522,19 +481,6 @@ def _least_number(detector: ExactDetector, alpha: float, h: float, error: float)
         else:
             high = middle
     return high
-
-
-def _within_floats(h: float, n: float) -> tuple[float, float]:
-    """Return a larger h and fewer sequences that tell as much, where h² is beyond a float.
-
-    Of shifts so small only N h² counts, to rounding. The larger h is still small itself, and leaves
-    many sequences.
-    """
-    if h >= _LEAST_SQUARED:
-        return h, n
-    root = h * np.sqrt(n)  # √(N h²)
-    larger = max(1e-6 * min(root, 1e-2), 1e-50)
-    return larger, float((root / larger) ** 2)
 
 
 class _TiltedLaw:
@@ -595,17 +541,19 @@ def _in_scales(
     """Return ``h = Δ/σ`` and N as arrays of one shape, after they were held to their ranges."""
     delta, sigma, n = broadcast(shift=shift, scale=scale, n_sequences=n_sequences)
     require("shift", delta, delta >= 0, "0 or above")
-    if whole:
-        is_whole = n == np.floor(n)
-        require("n_sequences", n, (n >= 1) & is_whole, "a whole number, 1 or above")
-    else:
-        require("n_sequences", n, n >= 1, "1 or above")
     require("scale", sigma, sigma > 0, "above 0")
     with np.errstate(over="ignore"):
-        return delta / sigma, n
+        h = delta / sigma
+    is_in_range = (delta == 0) | ((h >= LEAST) & (h <= LARGEST))
+    require("shift/scale", h, is_in_range, f"0, or from {LEAST:g} to {LARGEST:g}")
+    is_in_range = (n >= 1) & (n <= LARGEST)
+    if whole:
+        is_in_range &= n == np.floor(n)
+    requirement = f"{'a whole number' if whole else 'a number'} from 1 to {LARGEST:g}"
+    require("n_sequences", n, is_in_range, requirement)
+    return h, n
 
 
 def _shift_of_mean(h: Array, n: Array, alpha: float) -> Array:
     """Return the h of the mean of N values, which is SαS of scale ``σ N^(1/α − 1)``."""
-    with np.errstate(over="ignore"):
-        return h * n ** (1 - 1 / alpha)
+    return h * n ** (1 - 1 / alpha)

@@ -34,12 +34,12 @@ from lwcore.signatures import (
     Int64Count,
     Reals,
     Share,
-    are_lags,
     checked,
     floats,
     require,
     unchecked,
 )
+from lwcore.stable.law import LARGEST
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
 from lwcore.window import Definition, learnability_window
@@ -62,8 +62,6 @@ PAPER_V2: dict[str, Any] = {"detector": "paper_v2", "envelope_squared": True}
 OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "detector": "variance"}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
-_LARGEST = 1e290  # in size: sums of numbers up to it are floats
-_MOST_SIGNS = 10**9  # that are held in memory
 
 
 @checked
@@ -126,53 +124,33 @@ def signal_and_noise(numbers: xr.Dataset) -> xr.Dataset:
 def _readable(numbers: xr.Dataset) -> xr.Dataset:
     """Return numbers of sequences as floats; refuse a dataset that `signal_and_noise` cannot take.
 
-    Both arrays must be there, finite and of the same dimensions, with the coordinates that say what
-    a probe looks at and which lags were measured.
+    Both arrays must be there and finite, with the coordinates that say what a probe looks at and
+    which lags were measured.
     """
-    dimensions = {"probe", "lag", "sequence"}
-    for name in ("statistic", "projection"):
-        holds = name in numbers and dimensions <= set(numbers[name].dims)
-        _require_content("numbers", numbers, holds, f"{name} (probe, lag, sequence), as measured")
-        label = f"numbers.{name}"
-        array = numbers[name]
-        values = floats(label, array.values)
-        require(label, values, np.isfinite(values), "finite")
-        require(label, values, values.size > 0, "one number or more")
-        _require_summable(label, values)
-        if array.dtype not in (np.float32, np.float64):
-            numbers = numbers.assign({name: array.copy(data=values)})
-
-    expected = numbers.statistic.dims
-    dims = numbers.projection.dims
-    requirement = f"of dimensions ({', '.join(map(str, expected))}), as the statistic"
-    require("numbers.projection.dims", dims, set(dims) == set(expected), requirement)
-    for name, dimension in (("view", "probe"), ("lag", "lag")):
-        holds = name in numbers.coords and numbers[name].dims == (dimension,)
-        _require_content("numbers", numbers, holds, f"the coordinate {name} ({dimension})")
+    dims = ("probe", "lag", "sequence")
+    contents = {"statistic": dims, "projection": dims, "view": ("probe",), "lag": ("lag",)}
+    _require_content("numbers", numbers, contents)
     count = numbers.sizes["sequence"]
     require("numbers.sizes['sequence']", count, count > 1, "2 or above")
+    for name in ("statistic", "projection"):
+        array = numbers[name]
+        values = floats(f"numbers.{name}", array.values)
+        require(f"numbers.{name}", values, values.size > 0, "one number or more")
+        is_in_range = np.abs(values) <= LARGEST
+        require(f"numbers.{name}", values, is_in_range, f"finite, of a size up to {LARGEST:g}")
+        if array.dtype not in (np.float32, np.float64):
+            numbers = numbers.assign({name: array.copy(data=values)})
     return numbers
 
 
-def _require_summable(name: str, values: Array) -> None:
-    """Refuse numbers so large that their sums might be no floats."""
-    is_summable = np.abs(values) <= _LARGEST
-    require(name, values, is_summable, "1e290 at most in size, so that sums are floats")
-
-
-def _require_variables(results: xr.Dataset, *names: str) -> None:
-    """Refuse a dataset that lacks variables or coordinates of a run, and name the first of them."""
-    for name in names:
-        holds = name in results.variables
-        _require_content("results", results, holds, f"{name}, as a run does")
-
-
-def _require_content(name: str, dataset: xr.Dataset, holds: bool, requirement: str) -> None:
-    """Refuse a dataset unless a condition holds: say what it holds, and what it must hold."""
-    if holds:
-        return
-    variables = ", ".join(map(str, dataset.variables)) or "nothing"
-    raise ArgumentError(f"{name} holds {variables}: it must hold {requirement}.")
+def _require_content(argument: str, dataset: Any, contents: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a dataset that lacks a variable, a coordinate or one of their dimensions."""
+    for name, dims in contents.items():
+        if name in dataset.variables and set(dims) <= set(dataset[name].dims):
+            continue
+        held = ", ".join(map(str, dataset.variables)) or "nothing"
+        wanted = f"{name} ({', '.join(dims)})" if dims else name
+        raise ArgumentError(f"{argument} holds {held}: it must hold {wanted}, as measured.")
 
 
 def described(variables: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
@@ -218,7 +196,7 @@ def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Data
 
 def _require_label(results: xr.Dataset, dimension: str, label: str) -> None:
     """Refuse a label that a run does not have, and name those it has."""
-    _require_variables(results, dimension)
+    _require_content("results", results, {dimension: ()})
     known = list(dict.fromkeys(results[dimension].values.tolist()))
     require(dimension, label, label in known, f"one of {', '.join(map(repr, known))}")
 
@@ -251,10 +229,12 @@ def required(
             an envelope.
         error: ε, the chance of a wrong sign; that of the run's configuration if None.
     """
-    _require_variables(results, "signal", "scale", "deviation", "alpha", "noise", "view")
+    names = ["signal", "scale", "deviation", "alpha", "noise", "view"]
+    if envelope_squared:
+        names.append("envelope")
+    _require_content("results", results, dict.fromkeys(names, ()))
     envelope = xr.DataArray(1.0)
     if envelope_squared:
-        _require_variables(results, "envelope")
         # The envelope of a view is that of the order with its name; other views have none, f = 0.
         by_view = results.envelope.reindex(order=results.view.values, fill_value=0.0)
         envelope = by_view.rename(order="probe").drop_vars("probe")
@@ -351,13 +331,12 @@ def window_of(
         n_sequences: N; several numbers are the dimension ``n_sequences`` of the result.
         definition: See `lwcore.window.learnability_window`.
     """
-    needed = _readable_needs(needed)
+    _require_content("needed", needed.coords, {"lag": ("lag",)})
     lags = needed.lag.values.tolist()
     counts = floats("n_sequences", n_sequences)
-    require("n_sequences", n_sequences, counts.ndim <= 1, "a number, or a list of numbers")
-    require("n_sequences", counts, counts >= 0, "0 or above")
+    require("n_sequences", n_sequences, counts.ndim < 2, "a number, or a list of numbers")
 
-    def read_off(at_lags: Array) -> NDArray[np.int64]:
+    def read_off(at_lags: Array) -> NDArray[np.int64] | np.int64:
         return learnability_window(lags, at_lags, counts, definition=definition)
 
     dims = ["n_sequences"] * counts.ndim
@@ -367,31 +346,6 @@ def window_of(
         return window
     about_numbers = {"long_name": "number of sequences N", "units": "sequences"}
     return window.assign_coords(n_sequences=("n_sequences", counts, about_numbers))
-
-
-def _readable_needs(needed: xr.DataArray) -> xr.DataArray:
-    """Return N(ℓ) as floats; refuse an array of which no window can be read off.
-
-    It must have lags that increase, no numbers of sequences yet, and no number below 0.
-    """
-    dimensions = ", ".join(map(str, needed.dims))
-    if "lag" not in needed.dims or "lag" not in needed.coords:
-        raise ArgumentError(
-            f"needed has dimensions {dimensions or 'none'}: it must have the dimension lag, "
-            "and its coordinate."
-        )
-    if "n_sequences" in needed.dims:
-        raise ArgumentError(
-            f"needed has dimensions {dimensions}: it must not have n_sequences yet."
-        )
-    lags = needed.lag.values.tolist()
-    increase = needed.lag.ndim == 1 and are_lags(lags)
-    require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
-    values = floats("needed", needed.values)
-    require("needed", values, values >= 0, "0 or above, or infinite")
-    if needed.dtype in (np.float32, np.float64):
-        return needed
-    return needed.copy(data=values)
 
 
 @checked
@@ -404,7 +358,8 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     Args:
         level: That chance; the significance of the run's configuration if None.
     """
-    _require_variables(results, "signal", "signal_error", "n_measured", "view")
+    names = ["signal", "signal_error", "n_measured", "view"]
+    _require_content("results", results, dict.fromkeys(names, ()))
     chance = _diagnostics_of(results).significance if level is None else level
     family: list[Any] = ["probe", "lag"]
 
@@ -419,7 +374,7 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
             kwargs={"level": chance},
         )
 
-    by_view: Any = results[["signal", "signal_error", "n_measured"]].groupby("view")
+    by_view: Any = results[names[:3]].groupby("view")
     return by_view.map(test)
 
 
@@ -438,15 +393,11 @@ def significant(
         count: Number of sequences of a mean, (...) or one for all.
     """
     means = floats("mean", mean)
-    errors = floats("error", error)
-    counts = floats("count", count)
     require("mean", mean, means.ndim > 1, "of shape (…, probes, lags)")
-    fits = _is_for_each(errors.shape, means.shape)
-    require("error", error, fits, f"one number, or of the mean's shape, {means.shape}")
-    require("error", errors, errors >= 0, "0 or above")
     families = means.shape[:-2]
-    fits = _is_for_each(counts.shape, families)
-    require("count", count, fits, f"one number, or one for each family, of shape {families}")
+    errors = _broadcast_to("error", error, means.shape)
+    counts = _broadcast_to("count", count, families)
+    require("error", errors, errors >= 0, "0 or above")
     require("count", counts, counts >= 1, "1 or above")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         t = means / np.abs(errors)  # −0 is 0
@@ -458,12 +409,14 @@ def significant(
     return unchecked(holm)(by_family, level).reshape(p.shape)
 
 
-def _is_for_each(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Return whether a shape broadcasts to another without new axes: a number, or sides of 1."""
-    if not shape:
-        return True
-    pairs = zip(shape, whole, strict=False)
-    return len(shape) == len(whole) and all(side in (1, size) for side, size in pairs)
+def _broadcast_to(name: str, values: FiniteReals, shape: tuple[int, ...]) -> Array:
+    """Return numbers in a shape, to which one of them or an array may be repeated."""
+    array = floats(name, values)
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        pass
+    raise ArgumentError(f"{name} of shape {array.shape}: must be one number, or of shape {shape}.")
 
 
 @checked
@@ -484,10 +437,6 @@ def false_detections(
     require("statistic", statistic, numbers.ndim == 3, "of shape (probes, lags, sequences)")
     count = numbers.shape[-1]
     require("statistic", statistic, count > 1, "of two sequences or more")
-    _require_summable("statistic", numbers)
-    n_signs = draws * count
-    requirement = f"{_MOST_SIGNS:.0e} at most: as many signs are held"
-    require("draws · sequences", n_signs, n_signs <= _MOST_SIGNS, requirement)
     n_false = 0
     for signs in rng.choice([-1.0, 1.0], (draws, count)):
         flipped = numbers * signs
@@ -497,25 +446,19 @@ def false_detections(
     return n_false
 
 
-def _scaled(values: Array) -> tuple[Array, Array]:
-    """Return values over the largest of each row, so that no square overflows, and that largest."""
-    largest = np.abs(values).max(-1, keepdims=True)
-    divisor = np.where(largest > 0, largest, 1.0)
-    return values / divisor, largest
-
-
 @checked
 def deviation(numbers: FiniteReals) -> Array | np.float64:
-    """Return the standard deviation along the last axis, of numbers however large or small.
+    """Return the standard deviation along the last axis, of numbers however small.
 
     The estimate divides by n − 1. Squares are taken of numbers over the largest of their row, so
-    that 1e200 gives a number and not infinity.
+    that gradients of 1e-200 have a deviation above 0.
     """
     values = floats("numbers", numbers)
     require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
-    scaled, largest = _scaled(values)
-    with np.errstate(over="ignore"):  # of two numbers at the ends of the floats
-        return largest[..., 0] * scaled.std(-1, ddof=1)
+    require("numbers", values, np.abs(values) <= LARGEST, f"of a size up to {LARGEST:g}")
+    largest = np.abs(values).max(-1, keepdims=True)
+    scaled = values / np.where(largest > 0, largest, 1.0)
+    return largest[..., 0] * scaled.std(-1, ddof=1)
 
 
 @checked
@@ -531,8 +474,7 @@ def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
     n_blocks = values.shape[-1] // BLOCK if values.ndim else 0
     if n_blocks < FEWEST_BLOCKS:
         return np.full(rows, np.nan)[()]
-    scaled, _ = _scaled(values)
-    whole_blocks = scaled[..., : n_blocks * BLOCK]
+    whole_blocks = values[..., : n_blocks * BLOCK]
     blocks = whole_blocks.reshape(*rows, n_blocks, BLOCK)
     of_means = _interquartile_range(blocks.mean(-1), axis=-1)
     of_singles = _interquartile_range(blocks, axis=-2)

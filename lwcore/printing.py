@@ -11,12 +11,11 @@ Whatever prints a measured number calls `printed`: the ledger, prose, tables, fi
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from lwcore.signatures import ArgumentError, floats, require
+from lwcore.signatures import floats, require
 
 _WIDE = 3.0  # ends of a bracket that are this many times each other: a logarithmic scale
 _UNSAFE = 30.0  # beyond it a sentence has no middle of a range of factors, but its safe end
@@ -25,8 +24,7 @@ _LARGE = 10_000.0  # from here on a power of ten
 _SMALL = 0.001  # below it, too
 _COUNTED = 100  # trials up to which a share is a count
 _FINE = 300  # trials above which a share below 10 % has a decimal
-_POWERS_OF_TEN = 300  # up to which they are floats with all their digits
-_LARGEST_SHARE = 1e300  # beyond it a percentage may be no float
+_LARGEST = 1e300  # in size, of what is printed: a percentage of it is a float
 _MOST = 3  # places behind the first digit that even the narrowest bracket gives
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -54,7 +52,6 @@ class Bracket(StrEnum):
     NONE = "none"  # there are none: a maximum, an exact number
     INTERVAL = "interval"  # of 95 %
     RANGE = "range"  # least and largest
-    CHANCE = "chance"  # the value, less and more what chance stays below in 95 % of cases
 
 
 class Numbers(NamedTuple):
@@ -121,12 +118,11 @@ def printed(
     numbers = Numbers(value, lower, upper)
     if lower > upper:
         raise ValueError(f"low, high = {low}, {high}: must be in order.")
-    unit = _member(Unit, "unit", unit)
-    bracket = _member(Bracket, "bracket", bracket)
+    unit = Unit(unit)
+    bracket = Bracket(bracket)
     if lower == upper or any(map(math.isnan, numbers)):
         bracket = Bracket.NONE
     number = _Number(numbers, unit, bracket, over, count, trials, limits)
-    number.require_shares_that_can_be_printed()
     if math.isnan(value):
         return "–"
     if form not in _FORMS:
@@ -134,12 +130,9 @@ def printed(
     if form in ("value", "low", "high"):
         return number.without_bracket.text(getattr(numbers, form))
     if unit in (Unit.CASES, Unit.HITS) and trials is not None:
-        require("value", value, math.isfinite(value), "finite, of counted trials")
         return number.cases(form) if unit is Unit.CASES else number.hits
     if unit is Unit.ROUNDING and form != "table" and 0 < abs(value) <= _ROUNDING:
         return "to rounding"
-    if bracket is Bracket.CHANCE:
-        return number.beside_chance
     if direction is not None:
         return number.directed(*direction)
     if bracket is Bracket.NONE:
@@ -159,17 +152,8 @@ def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
         >>> consequence(Numbers(0.5, 0.25, 1.0), change=100.0)
         Numbers(value=10.0, low=3.1622776601683795, high=100.0)
     """
-    factors = [_to_the_power(change, power) for power in exponent]
-    value, *ends = factors
+    value, *ends = [change**power for power in exponent]
     return Numbers(value, min(ends), max(ends))
-
-
-def _to_the_power(change: float, power: float) -> float:
-    """Return what becomes of a change, infinite where that is beyond a float."""
-    try:
-        return float(change**power)
-    except OverflowError:
-        return math.inf
 
 
 def number_word(count: int) -> str:
@@ -179,21 +163,12 @@ def number_word(count: int) -> str:
 
 def _single(name: str, value: Any) -> float:
     """Return a number that was given, of whatever type, as a float."""
-    number = floats(name, value)
-    require(name, value, number.ndim == 0, "one number")
-    return float(number)
-
-
-_Kind = TypeVar("_Kind", bound=StrEnum)
-
-
-def _member(kinds: type[_Kind], name: str, value: str) -> _Kind:
-    """Return the member of an enumeration; refuse what is none, by name."""
-    try:
-        return kinds(value)
-    except ValueError:
-        allowed = ", ".join(kinds)
-    raise ArgumentError(f"{name} = {str(value)!r}: must be one of {allowed}.")
+    array = floats(name, value)
+    require(name, value, array.ndim == 0, "one number")
+    number = float(array)
+    is_printable = math.isinf(number) or not abs(number) > _LARGEST
+    require(name, number, is_printable, f"of a size up to {_LARGEST:g}, or infinite")
+    return number
 
 
 @dataclass(frozen=True)
@@ -240,15 +215,6 @@ class _Number:
         """What stands behind a share."""
         return " %" if self.unit in _SHARES else ""
 
-    def require_shares_that_can_be_printed(self) -> None:
-        """Refuse parts of a whole that, in per cent, may be beyond a float."""
-        if self.unit not in _IN_PER_CENT:
-            return
-        requirement = f"{_LARGEST_SHARE:g} at most, as a part of a whole"
-        for name, number in self.numbers._asdict().items():
-            is_printable = math.isinf(number) or not abs(number) > _LARGEST_SHARE
-            require(name, number, is_printable, requirement)
-
     # Which digits are printed
 
     def text(self, number: float) -> str:
@@ -282,12 +248,11 @@ class _Number:
         if math.isinf(low) or math.isinf(high):
             place = _place_of_two(number * self.per_cent)
         elif self.is_logarithmic:
-            ratio = high / low
-            width = math.log(high) - math.log(low) if math.isinf(ratio) else math.log(ratio)
+            width = math.log(high) - math.log(low)
             place = _place_of(abs(number) * width / 2)
             place = min(place, _power(number))  # one digit at least
         else:
-            half = high / 2 - low / 2  # their difference may be no float
+            half = (high - low) / 2
             largest = max(abs(one) for one in self.numbers if math.isfinite(one))
             place = _place_of(half * self.per_cent)
             place = max(place, _power(largest * self.per_cent) - _MOST)
@@ -297,7 +262,7 @@ class _Number:
     def is_logarithmic(self) -> bool:
         """Whether half the bracket is taken on the logarithmic scale."""
         _, low, high = self.numbers
-        return low > 0 and high / low > _WIDE and self.unit not in _NEVER_LOGARITHMIC
+        return low > 0 and high > _WIDE * low and self.unit not in _NEVER_LOGARITHMIC
 
     def place_alone(self, number: float) -> int:
         """Return the place without a bracket: two digits, more where these hide a limit.
@@ -440,13 +405,6 @@ class _Number:
         return f"{self.numbers.value:,.0f} of {self.trials:,}"
 
     @property
-    def beside_chance(self) -> str:
-        """A number, and how far chance leads: "0.38; chance stays below 0.32"."""
-        value, low, high = self.numbers
-        farthest = max(high - value, value - low)
-        return f"{_two(value)}; chance stays below {_two(farthest)}"
-
-    @property
     def none_at_all(self) -> str:
         """Zero, and what it may be at the most: "0 % (at most 17 %)"."""
         most = _outward(self.numbers.high * self.per_cent, 1)
@@ -515,7 +473,6 @@ def _power(number: float) -> int:
 
 def _place_of(half: float) -> int:
     """Return the place of half a bracket's last digit: of the first, or the next if that is 1."""
-    half = min(half, sys.float_info.max)
     first_digit = f"{half:.6e}"[0]
     return _exponent(half, 6) - (first_digit == "1")
 
@@ -527,10 +484,7 @@ def _place_of_two(number: float) -> int:
 
 def _rounded(number: float, place: int) -> float:
     """Round a number to a power of ten; never to −0."""
-    try:
-        return round(number, -place) + 0.0
-    except OverflowError:  # upwards, beyond any float
-        return number
+    return round(number, -place) + 0.0
 
 
 def _digits(number: float, place: int) -> str:
@@ -564,15 +518,10 @@ def _whole(number: float, place: int) -> str:
 
 def _as_power(number: float, place: int) -> str:
     """Print a large or small number: ``10⁵``, ``3×10⁻⁴``."""
-    power = _power(number)
-    decimals = min(max(power - place, 0), _MOST)
-    if abs(power) < _POWERS_OF_TEN:
-        mantissa = f"{number / 10.0**power:.{decimals}f}"
-    else:
-        mantissa, _, exponent = f"{number:.{decimals}e}".partition("e")
-        power = int(exponent)
+    decimals = min(max(_power(number) - place, 0), _MOST)
+    mantissa, _, exponent = f"{number:.{decimals}e}".partition("e")
     mantissa = _with_minus(mantissa.removesuffix(".0"))
-    ten = "10" + str(power).translate(_SUPERSCRIPTS)
+    ten = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
     if mantissa in ("1", "−1"):
         return mantissa.replace("1", ten)
     return f"{mantissa}×{ten}"
@@ -592,7 +541,7 @@ def _outward(number: float, way: int) -> str:
         return _not_finite(number)
     place = _power(number) - 1
     unit = 10.0**place
-    if unit == 0 or abs(number) > sys.float_info.max / 10:  # at the ends of the range of a float
+    if unit == 0:  # next to the least float
         return _digits(number, place)
     steps = number / unit
     nearest = round(steps)

@@ -30,7 +30,7 @@ from lwcore.signatures import (
 
 _AT_ONCE = 1 << 22  # numbers of drawn units that are kept
 _MOST_DRAWN = 10**10  # numbers of drawn units in one bootstrap
-_NEXT_TO_1 = 0.999999  # a level: (1 + level)/2 has lost digits beyond
+_MOST_TRIALS = 10**7
 _ALL = 7  # units up to which all ways to draw them are gone through
 
 
@@ -167,68 +167,28 @@ def student(values: FiniteReals, level: Share = 0.95) -> Interval:
     scaled = np.ldexp(x, -power)
     mean = scaled.mean()
     error = scaled.std(ddof=1) / np.sqrt(x.size)
-    if level > _NEXT_TO_1:
-        reach = -special.stdtrit(x.size - 1, (1 - level) / 2)
-    else:
-        reach = special.stdtrit(x.size - 1, (1 + level) / 2)
-    half = reach * error
+    half = -special.stdtrit(x.size - 1, (1 - level) / 2) * error
     with np.errstate(over="ignore"):
         return Interval(*np.ldexp([mean, mean - half, mean + half], power))
 
 
 @checked
 def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
-    """Return the share of trials with a hit, with Clopper and Pearson's exact interval."""
+    """Return the share of trials with a hit, with Clopper and Pearson's exact interval.
+
+    Of 10^7 trials at most: SciPy's quantiles lose their digits from 10^8 on.
+    """
     x = floats("hits", hits)
+    require("trials", trials, trials <= _MOST_TRIALS, f"{_MOST_TRIALS:.0e} at most")
     n = floats("trials", trials)
-    tail = (1 - level) / 2
     is_possible = (x >= 0) & (x <= n) & (x == np.floor(x))
     require("hits", x, is_possible, f"whole numbers from 0 to {trials}")
-    low = np.nan_to_num(_beta_quantile(x, n - x + 1, tail, upper=False), nan=0.0)  # NaN: no hit
-    high = _beta_quantile(x + 1, n - x, tail, upper=True)
-    high = np.nan_to_num(high, nan=1.0)  # NaN: hits alone
+    tail = (1 - level) / 2
+    low = special.betaincinv(x, n - x + 1, tail)
+    high = special.betainccinv(x + 1, n - x, tail)
+    low = np.where(x == 0, 0.0, low)[()]
+    high = np.where(x == n, 1.0, high)[()]
     return Interval(x / n, low, high)
-
-
-def _beta_quantile(a: Any, b: Any, tail: float, *, upper: bool) -> Any:
-    """Return the quantile of Beta(a, b) with a tail above it, or below.
-
-    SciPy's loses its digits from some 10^10 trials on, and from 10^8 on where a parameter is 1,000.
-    """
-    inverse = special.betainccinv if upper else special.betaincinv
-    mass = special.betaincc if upper else special.betainc
-    quantile = inverse(a, b, tail)
-    is_missed = np.abs(mass(a, b, quantile) - tail) > 1e-3 * tail
-    is_lost = (a + b > 1e10) | (is_missed & (a + b > 1e7))
-    if not np.any(is_lost):
-        return quantile
-    return np.where(is_lost, _quantile_of_large_beta(a, b, tail, upper=upper), quantile)[()]
-
-
-def _quantile_of_large_beta(a: Any, b: Any, tail: float, *, upper: bool) -> Any:
-    """Return the same for a + b above 10^7, to a millionth of the standard deviation.
-
-    If one parameter is small, the logarithm of X, or of 1 − X, is a gamma variable over a number;
-    otherwise X is nearly Gaussian, with what Cornish and Fisher add for skewness and kurtosis.
-    """
-    total = a + b
-    z = -special.ndtri(tail) if upper else special.ndtri(tail)
-    deviation = np.sqrt(a / total * (b / total) / (total + 1))
-    # Skewness is 2 (b − a) s (total + 1)/((total + 2) ab/total): no square leaves the floats.
-    asymmetry = 2 * (b - a) / total * total / (total + 2)
-    skew = asymmetry * deviation * (total + 1) / np.maximum(a / total * b, 1)
-    excess = 1.5 * skew**2 - 6 / total
-    expansion = z + (z**2 - 1) * skew / 6
-    expansion = expansion + (z**3 - 3 * z) * excess / 24
-    expansion = expansion - (2 * z**3 - 5 * z) * skew**2 / 36
-    gaussian = a / total + expansion * deviation
-
-    gamma_of_a = special.gammainccinv(a, tail) if upper else special.gammaincinv(a, tail)
-    gamma_of_b = special.gammaincinv(b, tail) if upper else special.gammainccinv(b, tail)
-    next_to_0 = -np.expm1(-gamma_of_a / (b + (a - 1) / 2))
-    next_to_1 = np.exp(-gamma_of_b / (a + (b - 1) / 2))
-    skewed = np.where(a < b, next_to_0, next_to_1)
-    return np.where(np.minimum(a, b) < 1e4, skewed, gaussian)
 
 
 @checked

@@ -14,7 +14,7 @@ detectable. They agree where N(ℓ) does not fall with the lag; measured ones do
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -26,7 +26,9 @@ from lwcore.detection import (
     Detector,
     Error,
     TailIndexAboveOne,
+    broadcast,
     detection_threshold,
+    noise_over_alignment,
     sample_complexity,
 )
 from lwcore.signatures import (
@@ -48,21 +50,15 @@ if TYPE_CHECKING:
     Amplitude = float
     Parameter = float
 else:
-    Amplitude = constrained(
-        Real, "a finite number above 0", lambda value: value >= 0
-    )  # see `DecayLaw`
+    Amplitude = constrained(Real, "a number, 0 or above", lambda value: value >= 0)
     Parameter = constrained(Real, "a number", lambda _: True)  # NaN where a law has none
-_TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
-_LARGEST_LOG = 700.0  # of an amplitude that a float holds in any case
 _LEAST_SPREAD = 1e-6  # of lags, over the last: closer together, a power looks exponential
-_LONGEST_POWER = 1e6  # lags up to which λ^ℓ keeps nine digits
-_LONGEST_SUMMED = 2**40  # lags up to which sums of them are exact
 
 
 @checked
 def learnability_window(
     lags: Lags, required: Reals, n_sequences: FiniteReals, *, definition: Definition = "supremum"
-) -> NDArray[np.int64]:
+) -> NDArray[np.int64] | np.int64:
     """Return the window H_N in steps, the longest lag that N sequences can detect; 0 if none is.
 
     A lag is detected where it needs no more sequences than there are. Implements Eq. (36), ``H_N =
@@ -113,7 +109,7 @@ def window_bounds(
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
     detector: Detector = "mean",
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64] | np.int64, NDArray[np.int64] | np.int64]:
     """Return two windows between which the envelope alone confines the true one.
 
     Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``: the least
@@ -123,16 +119,15 @@ def window_bounds(
     lag, f = _matching(lags, "envelope", envelope)
     mean_alignment = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
-    with np.errstate(divide="ignore", over="ignore"):
-        noise_to_alignment = sigma / np.abs(np.maximum(mean_alignment, 0))  # −0 is 0
+    noise = noise_over_alignment(sigma, mean_alignment)
 
-    def window_as_at(i: np.intp) -> NDArray[np.int64]:
+    def window_as_at(i: np.intp) -> NDArray[np.int64] | np.int64:
         """Return the window if every lag had the scale and alignment of one."""
         required = sample_complexity(f, mean_alignment[i], sigma[i], alpha, error, detector)
         return learnability_window(lag, required, n_sequences)
 
-    lower = window_as_at(noise_to_alignment.argmax())
-    upper = window_as_at(noise_to_alignment.argmin())
+    lower = window_as_at(noise.argmax())
+    upper = window_as_at(noise.argmin())
     return lower, upper
 
 
@@ -145,42 +140,24 @@ class DecayLaw:
     ``f = c/log(1 + ℓ)`` and ``"tempered_power"`` is ``f = c ℓ^−β λ^ℓ``.
 
     A law that was fitted far from the first lag may have an amplitude that no float holds, infinite
-    or 0. Its logarithm is kept, and the law is computed from that.
+    or 0. It can be looked at, but not computed with.
     """
 
     name: LawName
     amplitude: Amplitude  # c, in the units of the envelope
     decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
     tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
-    # log c, also where c is no float
-    log_amplitude: Parameter = field(default=float("nan"), repr=False)
-    # log λ, which a λ next to 1 does not tell
-    log_decay: Parameter = field(default=float("nan"), repr=False)
 
     def __post_init__(self) -> None:
-        """Require the parameters that the law has, and complete their logarithms."""
-        is_float = 0 < self.amplitude < np.inf
-        # One that no float holds is infinite or 0, and its logarithm has to say as much.
-        log_c = self.log_amplitude if self.amplitude > 0 else -self.log_amplitude
-        is_amplitude = is_float or _LARGEST_LOG < log_c < np.inf
-        require("amplitude", self.amplitude, is_amplitude, "a finite number above 0")
-
-        factor = 1.0  # λ
+        """Require the parameters that the law has."""
         if self.name == "exponential":
-            factor = self.decay
-            require("decay", factor, 0 < factor < np.inf, "a finite number above 0")
+            is_factor = 0 < self.decay < np.inf
+            require("decay", self.decay, is_factor, "a finite number above 0")
         elif self.name != "logarithmic":
             require("decay", self.decay, np.isfinite(self.decay), "a finite number")
         if self.name == "tempered_power":
-            factor = self.tempering
-            require("tempering", factor, 0 < factor < np.inf, "a finite number above 0")
-
-        if is_float:
-            object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
-        with np.errstate(over="ignore", under="ignore"):
-            is_given = np.exp(self.log_decay) == factor
-        if not is_given:
-            object.__setattr__(self, "log_decay", float(np.log(factor)))
+            is_factor = 0 < self.tempering < np.inf
+            require("tempering", self.tempering, is_factor, "a finite number above 0")
 
     def __eq__(self, other: object) -> bool:
         """Say whether two laws have the same name and parameters; those that a law lacks agree."""
@@ -198,32 +175,25 @@ class DecayLaw:
         numbers = (self.amplitude, self.decay, self.tempering)
         return self.name, *(None if np.isnan(number) else number for number in numbers)
 
-    def envelope(self, lags: ArrayLike) -> Array:
-        """Return the envelope f at lags ℓ > 0, not necessarily whole, any shape.
+    def _require_amplitude(self) -> None:
+        """Refuse to compute with an amplitude that no float holds."""
+        is_float = 0 < self.amplitude < np.inf
+        require("amplitude", self.amplitude, is_float, "a finite number above 0")
 
-        Computed from the logarithm where the amplitude, the quotient ``f/c`` or f itself is no
-        float, or one with fewer digits.
-        """
+    def envelope(self, lags: ArrayLike) -> Array:
+        """Return the envelope f at lags ℓ > 0, not necessarily whole, any shape."""
+        self._require_amplitude()
         lag = floats("lags", lags)
         require("lags", lag, lag > 0, "above 0")
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            if self.name == "logarithmic":
-                quotient = 1 / np.log1p(lag)  # f/c
-                log_quotient = -np.log(np.log1p(lag))
-            elif self.name == "exponential":
-                quotient = self.decay**lag
-                log_quotient = lag * self.log_decay
-            else:
-                quotient = lag**-self.decay
-                log_quotient = -self.decay * np.log(lag)
+        if self.name == "logarithmic":
+            return self.amplitude / np.log1p(lag)
+        with np.errstate(over="ignore", under="ignore"):
+            if self.name == "exponential":
+                return self.amplitude * self.decay**lag
+            f = self.amplitude * lag**-self.decay
             if self.name == "tempered_power":
-                quotient = quotient * self.tempering**lag
-                log_quotient = log_quotient + lag * self.log_decay
-            f = self.amplitude * quotient
-            is_inexact = ~np.isfinite(f) | (f < _TINY) | (quotient < _TINY)
-            if self.name in ("exponential", "tempered_power"):
-                is_inexact |= lag > _LONGEST_POWER  # where λ, a float, has lost its digits
-            return np.where(is_inexact, np.exp(self.log_amplitude + log_quotient), f)[()]
+                f = f * self.tempering**lag
+            return f
 
     def inverse(self, log_level: ArrayLike) -> Array:
         """Return the lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.
@@ -236,14 +206,14 @@ class DecayLaw:
         >>> print(law.inverse(np.log([0.5, 0.1, 2.0])).round(6))
         [  4. 100.   0.]
         """
+        self._require_amplitude()
         level = floats("log_level", log_level)
         require("log_level", level, ~np.isnan(level), "a number or infinite")
         require("law", self.name, self.name != "tempered_power", "one of the three regimes")
-        log_ratio = self.log_amplitude - level  # log(c/ε)
+        log_ratio = np.log(self.amplitude) - level  # log(c/ε)
         steepness = self.decay  # β, or log(1/λ)
         if self.name == "exponential":
-            near_one = abs(self.log_decay) < 1 / _LONGEST_POWER
-            steepness = -self.log_decay if near_one else -float(np.log(self.decay))
+            steepness = -float(np.log(self.decay))
         if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
             never_falls = log_ratio >= 0 if steepness == 0 else level < np.inf
             return np.where(never_falls, np.inf, 0.0)[()]
@@ -275,16 +245,9 @@ def regime_window(
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential).
     """
     threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, detector)
-    is_inexact = (threshold < _TINY) | np.isinf(threshold)
-    with np.errstate(divide="ignore"):
-        log_threshold = np.log(threshold)
-        if np.any(is_inexact):  # the logarithm is a float where the threshold is none
-            at_unit_noise = detection_threshold(n_sequences, 1, 1, alpha, error, detector)
-            positive_alignment = np.abs(np.maximum(floats("alignment", alignment), 0))
-            log_noise = np.log(floats("scale", scale)) - np.log(positive_alignment)
-            by_parts = np.log(at_unit_noise) + log_noise
-            log_threshold = np.where(is_inexact, by_parts, log_threshold)[()]
-    return law.inverse(log_threshold)
+    is_float = threshold >= np.finfo(float).tiny
+    require("detection threshold", threshold, is_float, "in the range of a float")
+    return law.inverse(np.log(threshold))
 
 
 class LawFit(NamedTuple):
@@ -406,18 +369,17 @@ def _regress(columns: list[Array], log_f: Array, law: Array | float = 0.0) -> _L
 
 
 def _law(name: LawName, line: _Line) -> DecayLaw:
-    """Return the law that a regression has found. Its amplitude may be infinite or 0 as a float."""
-    beta = factor = log_factor = float("nan")
+    """Return the law that a regression has found."""
+    factor = beta = float("nan")
     if name in ("power", "tempered_power"):
         beta = float(line.slopes[0])
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         amplitude = float(np.exp(line.constant))
         if name in ("exponential", "tempered_power"):
-            log_factor = float(line.slopes[-1])  # log λ
             factor = float(np.exp(line.slopes[-1]))
-    decay = factor if name == "exponential" else beta
-    tempering = factor if name == "tempered_power" else float("nan")
-    return DecayLaw(name, amplitude, decay, tempering, line.constant, log_factor)
+    if name == "exponential":
+        return DecayLaw(name, amplitude, factor)
+    return DecayLaw(name, amplitude, beta, factor)
 
 
 def _p_value(residual: float, bent_residual: float, more_slopes: int, log_f: Array) -> float:
@@ -473,9 +435,7 @@ def time_scales(lags: Lags, rates: FiniteReals) -> Array:
     [ 2. 50.]
     """
     lag, mu = _matching(lags, "rates", rates, axis=-2)
-    if lag[-1] > _LONGEST_SUMMED:  # where the first lag is does not change a slope
-        lag = lag - lag[0]
-    time = lag[:, None].astype(float)
+    time = (lag - lag[0])[:, None].astype(float)  # where the first lag is does not change a slope
     is_positive = mu > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         log_mu = np.where(is_positive, np.log(mu), -np.inf)
@@ -508,16 +468,7 @@ def mixture_envelope(
     require("time_scales", tau, tau > 0, "above 0")
     require("time_scales", tau, tau.shape[-1] > 0, "one or more")
     require("weights", weight, weight >= 0, "0 or above")
-    n_scales = tau.shape[-1]
-    is_one_each = weight.shape[-1] in (1, n_scales)
-    require(
-        "weights", weight, is_one_each, f"one number, or one for each of {n_scales} time scales"
-    )
-    try:
-        np.broadcast_shapes(weight.shape[:-1], tau.shape[:-1])
-    except ValueError:
-        requirement = f"of a shape that fits that of time_scales, {tau.shape}"
-        require("weights.shape", weight.shape, False, requirement)
+    tau, weight = broadcast(time_scales=tau, weights=weight)
     with np.errstate(over="ignore"):
         decays = np.exp(-lag[:, None] / tau[..., None, :])
     return np.einsum("...q,...lq->...l", weight, decays)

@@ -25,6 +25,7 @@ from lwcore.detection import (
     sample_complexity,
 )
 from lwcore.stable import SymmetricStable
+from lwcore.stable.law import log_ratio
 
 DETECTORS = ("mean", "likelihood", "paper_v2")
 EXACT_DETECTORS = ("mean", "likelihood", "median")
@@ -89,6 +90,17 @@ def test_numbers_without_a_signal_and_beyond_the_range_of_a_float():
 # Divergence and information
 
 
+def information_by_mixture(alpha, h):
+    """Eq. (57) for one value, half the divergences from the mixture: by quadrature over x, the mean
+    of what log odds of L say, ``log 2 − h_b(p) = (L/2) tanh(L/2) − log cosh(L/2)``."""
+    ratio, mass = log_ratio(alpha, h)
+    half = ratio / 2
+    log_cosh = np.where(
+        half < 1, -np.log1p(-(np.tanh(half) ** 2)) / 2, np.logaddexp(half, -half) - LOG_2
+    )
+    return np.sum(mass * (1 + np.exp(-ratio)) * (half * np.tanh(half) - log_cosh))
+
+
 @given(
     alpha=alphas,
     shift=shifts,
@@ -113,8 +125,8 @@ def test_divergence_and_information(alpha, shift, n, unit):
     assert mutual_information(unit * shift, alpha, unit, n) == pytest.approx(of_all, rel=1e-9)
     of_one = mutual_information(shift, alpha)
     of_mean = mutual_information(**known, detector="mean")
-    by_mixture = mutual_information(**known, detector="mean", route="mixture")
-    assert of_mean == pytest.approx(by_mixture, rel=1e-11, abs=0)
+    by_mixture = information_by_mixture(alpha, shift * n ** (1 - 1 / alpha))
+    assert of_mean == pytest.approx(by_mixture, rel=1e-9, abs=0)
     assert 0 < max(of_one, of_mean) <= of_all * (1 + 1e-12)
     assert of_all <= min(LOG_2, n * of_one * (1 + 1e-12), product / 4 * (1 + 1e-9))
     if product < 4e-6:  # to first order they are the same
@@ -124,10 +136,10 @@ def test_divergence_and_information(alpha, shift, n, unit):
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
-@pytest.mark.parametrize("route", ["fourier", "mixture"])
-def test_nothing_and_everything_is_told(alpha, route):
-    assert mutual_information(0.0, alpha, route=route) == 0
-    assert mutual_information([1e80, 1e150], alpha, route=route) == pytest.approx(LOG_2, rel=1e-15)
+def test_nothing_and_everything_is_told(alpha):
+    assert mutual_information(0.0, alpha) == 0
+    assert mutual_information([1e80, 1e150], alpha) == pytest.approx(LOG_2, rel=1e-15)
+    assert mutual_information(1e-100, alpha, 1, 1e150) < 1e-49
     assert mutual_information(0.5, alpha, 1.0, 1e30) == pytest.approx(LOG_2, rel=1e-15)
     assert (mutual_information([[1.0], [1e4]], alpha, 1.0, [1, 10**8]) <= LOG_2).all()
 
@@ -307,8 +319,8 @@ def test_errors_are_those_of_simulated_tests(alpha, n, shift):
 def test_errors_at_their_ends(detector, alpha):
     none = detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, detector)
     np.testing.assert_allclose(none, 0.5, rtol=1e-15)
-    np.testing.assert_allclose(detection_error(9, 1e-200, 1.0, alpha, detector), 0.5, rtol=1e-15)
-    far = detection_error(2, [1e2, 1e6 - 0.5, 1e6, 1e6 + 0.5, 1e300], 1.0, alpha, detector)
+    np.testing.assert_allclose(detection_error(9, 1e-150, 1.0, alpha, detector), 0.5, rtol=1e-15)
+    far = detection_error(2, [1e2, 1e6 - 0.5, 1e6, 1e6 + 0.5, 1e150], 1.0, alpha, detector)
     assert (np.diff(far) <= 0).all()
     if detector == "likelihood" and alpha < 2:
         assert far[1] > far[2] == far[3]  # bounded by the error at a million scales
@@ -331,7 +343,7 @@ def test_least_number_is_the_least(alpha, detector):
     # where one is enough, although the search begins above
     alone = 1.001 * SymmetricStable(alpha).ppf(0.6)
     assert least_sequences(alone, 1.0, alpha, 0.4, detector) == 1
-    assert least_sequences(1e200, 1.0, alpha, detector=detector) == 1
+    assert least_sequences(1e150, 1.0, alpha, detector=detector) == 1
     if detector == "mean":  # a number that rounding may leave a little above or below a whole one
         counts = np.arange(1, 60)
         exact = detection_threshold(counts, 1.0, 1.0, alpha, error)
@@ -347,7 +359,7 @@ def test_exponents_of_the_exact_numbers():
     numbers["Fano"] = necessary_sequences(shift, 1.0, alpha)
     for detector, n in numbers.items():
         exponent = rate_exponent(alpha) if detector == "mean" else 2
-        assert np.log(n[1] / n[0]) / np.log(1e5) == pytest.approx(exponent, rel=1e-5), test
+        assert np.log(n[1] / n[0]) / np.log(1e5) == pytest.approx(exponent, rel=1e-5), detector
     limit = sample_complexity(shift[1], 1.0, 1.0, alpha, detector="likelihood")
     assert numbers["likelihood"][1] == pytest.approx(limit, rel=1e-6)
 
@@ -355,40 +367,26 @@ def test_exponents_of_the_exact_numbers():
 # The ends of what a float can hold
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 10, 1001])
-@pytest.mark.parametrize("shift", [1e-9, 1e-3, 0.3, 2.0])
-def test_median_test_errs_as_a_binomial_majority_does(count, shift):
-    wrong = SymmetricStable(1.4).sf(shift)
-    votes = count - 1 + count % 2  # an odd number
-    majority = stats.binom.sf(votes // 2, votes, wrong)
-    found = detection_error(count, shift, 1.0, 1.4, "median")
-    assert found == pytest.approx(majority, rel=1e-11, abs=0)
-
-
 @pytest.mark.parametrize("u", [0.1, 1.0, 5.0])
 def test_median_test_of_very_many_values_errs_as_the_central_limit_says(u):
     density = SymmetricStable(1.5).pdf(0.0)
-    for count in (1e11, 1e13, 1e16, 1e30, 1e200):
+    for count in (1e11, 1e13, 1e16, 1e30, 1e150):
         shift = u / (2 * density * math.sqrt(count))
         found = detection_error(2 * math.floor(count / 2), shift, 1.0, 1.5, "median")
         assert found == pytest.approx(stats.norm.sf(u), rel=1e-9)
 
 
 @pytest.mark.parametrize("detector", ["likelihood", "median"])
-def test_numbers_at_tiny_shifts_go_as_the_inverse_square_and_end_at_infinity(detector):
+def test_numbers_at_tiny_shifts_go_as_the_inverse_square(detector):
     near = least_sequences(1e-8, 1.0, 1.5, detector=detector)
     for shift in (1e-20, 1e-99, 1e-101, 1e-150):
         found = least_sequences(shift, 1.0, 1.5, detector=detector)
         assert found * shift * shift == pytest.approx(near * 1e-16, rel=1e-6)
-    np.testing.assert_array_equal(
-        least_sequences([1e-154, 1e-160, 1e-170, 1e-300, 0.0], 1.0, 1.5, detector=detector),
-        math.inf,
-    )
 
 
 @pytest.mark.parametrize("together", [1e-6, 1e-3, 0.3, 3.0])
 def test_of_tiny_shifts_only_their_square_times_the_number_counts(together):
-    counts = [1e16, 1e200, 1e300]  # whole
+    counts = [1e16, 1e100, 1e150]  # whole
     shifts = [together / math.sqrt(n) for n in counts]
     for quantity in (
         lambda h, n: mutual_information(h, 1.5, 1.0, n),
@@ -397,9 +395,6 @@ def test_of_tiny_shifts_only_their_square_times_the_number_counts(together):
     ):
         first, *others = (float(quantity(h, n)) for h, n in zip(shifts, counts, strict=True))
         assert others == pytest.approx([first, first], rel=1e-7, abs=0)
-    # also where the square of the shift is no float
-    tiny = kl_divergence(1e-165, 1.5, 1.0, 1e300)
-    assert tiny == pytest.approx(2 * SymmetricStable(1.5).fisher_information() * 1e-30, rel=1e-9)
 
 
 def test_factors_that_leave_the_range_of_a_float_before_their_quotient_does_not():
@@ -408,8 +403,6 @@ def test_factors_that_leave_the_range_of_a_float_before_their_quotient_does_not(
     usual = detection_threshold(10, 1.0, 1.0, 1.7)
     assert detection_threshold(10, 1e-300, 1e-300, 1.7) == pytest.approx(usual, rel=1e-14)
     assert detection_threshold(10, 1e300, 1e300, 1.7) == pytest.approx(usual, rel=1e-14)
-    with pytest.raises(ValueError, match=r"shift/scale = inf: must be 1e\+300 at most"):
-        kl_divergence(1e200, 1.5, 1e-200)
 
 
 # Fano's inequality
@@ -443,7 +436,17 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
         (lambda: detection_threshold([2, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),
         (lambda: kl_divergence(-1, 1.5), "shift = .*: must be 0 or above"),
         (lambda: kl_divergence(1, 1.5, 1, [2, 2.5]), r"n_sequences contains 2\.5: .*whole"),
-        (lambda: mutual_information(1.0, 1.5, 1.0, 2, route="mixture"), "n_sequences = .* 1 for"),
+        (
+            lambda: kl_divergence(1e200, 1.5, 1e-200),
+            r"shift/scale = inf: must be 0, or from 1e-150",
+        ),
+        (lambda: detection_error(1, 1e-160, 1, 1.5), r"shift/scale = 1e-160: must be 0, or from"),
+        (lambda: kl_divergence(1, 1.5, 1, 1e151), r"n_sequences = 1e\+151: .* from 1 to 1e\+150"),
+        (
+            lambda: kl_divergence(1e150, 1.5, 1, 1e150, "mean"),
+            r"shift = .*: must be of a size up to",
+        ),
+        (lambda: sample_complexity(1, 1e200, 1e-200, 1.5), r"scale/alignment = 0\.0: .* a float"),
         (lambda: detection_error([0, 1], 1, 1, 1.5), r"n_sequences contains 0\.0"),
         (lambda: binary_entropy([0.5, 1.5]), r"probability contains 1\.5"),
         (lambda: fano_error([0.1, -0.1]), r"information contains -0\.1"),
@@ -451,7 +454,7 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
         (lambda: hellman_raviv_error([0.1, -0.1]), r"information contains -0\.1"),
         (lambda: rate_exponent(1.0), r"alpha = 1\.0: .*\(1, 2\]"),
         (lambda: rate_exponent(2.5), r"alpha = 2\.5: .*\(1, 2\]"),
-        (lambda: sample_complexity(1, 1, 1, 1.5, 0.0), r"error = 0\.0: .*\(0, 0\.5\)"),
+        (lambda: sample_complexity(1, 1, 1, 1.5, 0.0), r"error = 0\.0: .*\[1e-150, 0\.5\)"),
         (lambda: binary_entropy([0.5, -0.5]), r"probability contains -0\.5"),
         (
             lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5),

@@ -92,7 +92,6 @@ RANGE = {"bracket": "range"}
         ((2.68e-15,), {"unit": "rounding", "form": "prose"}, "to rounding"),
         ((2.68e-15,), {"unit": "rounding"}, "2.7×10⁻¹⁵"),
         ((0.25,), {"unit": "rounding", "form": "prose"}, "0.25"),
-        ((0.382, 0.0661, 0.698), {"bracket": "chance"}, "0.38; chance stays below 0.32"),
         ((2.0, 1.0, 3.0), {**RANGE, "over": "cells", "count": 25}, "2.0 (range 1.0–3.0, 25 cells)"),
         ((2.0, 1.999, 2.001), {"unit": "exponent", **RANGE, "over": "cells", "count": 6},
          "2.00 (all six cells)"),
@@ -115,20 +114,6 @@ RANGE = {"bracket": "range"}
 )  # fmt: skip
 def test_the_convention_case_by_case(numbers, options, expected):
     assert printed(*map(float, numbers), **options) == expected
-
-
-def test_ends_that_are_not_in_order_are_refused():
-    with pytest.raises(ValueError, match=r"low, high = 2, 1: must be in order"):
-        printed(1.5, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"unit": "shares"}, "shares"), ({"bracket": "error"}, "error"), ({"form": "long"}, "form")],
-)
-def test_what_the_convention_does_not_have_is_refused(options, words):
-    with pytest.raises(ValueError, match=words):
-        printed(1.0, 0.0, 2.0, **options)
 
 
 def test_the_consequence_of_an_exponent_is_a_factor_whose_ends_are_in_order():
@@ -236,22 +221,7 @@ def test_a_number_that_fails_a_limit_is_printed_beyond_it(number, limit):
     assert (shown < limit) == (number < limit) or shown == limit == pytest.approx(number, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [
-        ((5e-324,), "4.9×10⁻³²⁴"),
-        ((1e-323, 5e-324, 1.5e-323), "10⁻³²³ (range 5×10⁻³²⁴ to 1.5×10⁻³²³)"),
-        ((1.7e308,), "1.7×10³⁰⁸"),
-        ((1.0, 5e-324, 1.7e308), "1 (range 5×10⁻³²⁴ to 1.7×10³⁰⁸)"),
-        ((0.0, -1.7e308, 1.7e308), "0 (range −1.7×10³⁰⁸ to 1.7×10³⁰⁸)"),
-        ((math.inf, 1.0, math.inf), "∞ (range 1.0 to ∞)"),
-    ],
-)
-def test_numbers_at_the_ends_of_the_range_of_a_float_are_printed(numbers, text):
-    assert printed(*numbers, bracket="range") == text
-
-
-ENDS = [0.0, 5e-324, 1e-310, 1e-300, 0.5, 3.0, 1e16, 1e299, math.inf]
+ENDS = [0.0, 5e-324, 1e-310, 0.5, 3.0, 1e16, 1e300, math.inf]
 
 
 @pytest.mark.parametrize("unit", Unit)
@@ -271,19 +241,15 @@ def test_every_number_is_printed_in_every_form(unit, bracket):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: printed(1.0, unit="bananas"), "unit = 'bananas': must be one of share, cases"),
-        (lambda: printed(1.0, bracket="box"), "bracket = 'box': must be one of none, interval"),
+        (lambda: printed(1.0, unit="bananas"), "'bananas' is not a valid Unit"),
+        (lambda: printed(1.0, bracket="box"), "'box' is not a valid Bracket"),
+        (lambda: printed(1.0, form="long"), "form = 'long': must be one of prose, ends, table"),
         (lambda: printed("1"), "value = '1': must be real numbers: not text"),
-        (lambda: printed(1.0, None, 2j), r"high = 2j: must be real numbers: not complex"),
         (lambda: printed(np.ones(2)), "value = ndarray .*: must be one number"),
-        (lambda: printed(1.7e308, unit="share"), r"value = 1\.7e\+308: must be 1e\+300 at most"),
-        (lambda: printed(math.inf, unit="cases", trials=3), "value = inf: must be finite"),
+        (lambda: printed(1.7e308), r"value = 1\.7e\+308: must be of a size up to 1e\+300"),
+        (lambda: printed(1.5, 2, 1), "low, high = 2, 1: must be in order"),
     ],
 )
 def test_what_cannot_be_printed_is_named(call, words):
     with pytest.raises(ValueError, match=f"^{words}"):
         call()
-
-
-def test_a_consequence_beyond_a_float_is_infinite():
-    assert consequence(Numbers(400.0, 1.0, 500.0)) == (math.inf, 1000.0, math.inf)

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable, fit, fits, goodness_of_fit
 
-METHODS = ["mcculloch", "ecf", "mle"]
+METHODS = ["mcculloch", "ecf"]
 by_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -35,10 +35,9 @@ def within(hits: int, trials: int, chance: float) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.8, 1.1, 1.5, 1.9])
-@pytest.mark.parametrize(("method", "columns"), [("mcculloch", 1500), ("ecf", 1500), ("mle", 100)])
-def test_interval_covers_as_often_as_it_says_and_is_as_wide_as_the_estimate_scatters(
-    method, columns, alpha
-):
+@by_method
+def test_interval_covers_as_often_as_it_says_and_is_as_wide_as_the_estimate_scatters(method, alpha):
+    columns = 1500
     fitted = fit(draws(alpha, (1000, columns), 11, scale=3.0, loc=-2.0), method)
     low, high = fitted.alpha_interval
     assert within(((low <= alpha) & (alpha <= high)).sum(), columns, 0.95)
@@ -67,13 +66,6 @@ def test_an_end_that_nothing_excludes_is_the_least_alpha(method):
     fitted = fit(draws(0.53, 300, 1), method)
     assert fitted.alpha > 0.53
     assert fitted.alpha_interval[0] == pytest.approx(0.51, rel=1e-12)
-
-
-def test_an_outlier_excludes_the_gaussian_and_no_alpha_beside_it():
-    sample = np.append(np.random.default_rng(1).normal(size=20_000), 40.0)
-    low, high = fit(sample, "mle").alpha_interval
-    assert 2 - low > 1e-3
-    assert 2 - high == pytest.approx(1e-4, rel=1e-9)  # the nearest tabulated
 
 
 @pytest.mark.parametrize(("alpha", "law"), [(1.0, stats.cauchy()), (2.0, stats.norm(0, 2**0.5))])
@@ -142,43 +134,6 @@ def test_weights_of_the_line_rest_on_the_covariance_that_samples_show():
     np.testing.assert_allclose(n * np.cov(np.angle(phi)), of_phase, rtol=0.1)
 
 
-@pytest.mark.parametrize("alpha", [0.75, 1.25, 1.7, 1.93])
-def test_the_likelihood_is_greatest_there_and_falls_by_the_quantile_at_the_ends(alpha):
-    x = draws(alpha, 300, 18, scale=2.0, loc=1.0)
-    fitted = fit(x, "mle")
-    point = np.array([fitted.alpha, math.log(fitted.scale), fitted.loc])
-
-    def minus_log_likelihood(alpha, log_scale, loc):
-        return -SymmetricStable(alpha, math.exp(log_scale), loc).logpdf(x).sum()
-
-    best = minus_log_likelihood(*point)
-    for step in 0.02 * np.eye(3):
-        assert minus_log_likelihood(*(point + step)) > best
-        assert minus_log_likelihood(*(point - step)) > best
-    quantile = stats.chi2.ppf(0.95, 1)
-    for end in fitted.alpha_interval:
-        if end == 2:
-            assert 2 * (stats.norm.nnlf(stats.norm.fit(x), x) - best) < quantile
-            continue
-
-        def at_end(others, end=end):
-            return minus_log_likelihood(end, *others)
-
-        profile = optimize.minimize(at_end, point[1:], method="Nelder-Mead")
-        assert 2 * (profile.fun - best) == pytest.approx(quantile, rel=0.01)
-
-
-@pytest.mark.parametrize("tabulated", [20, 45])
-def test_tabulated_densities_have_the_scores_and_informations_of_the_law(tabulated):
-    alpha, cubic, information = (table[tabulated] for table in fits._log_density_table())
-    law = SymmetricStable(alpha)
-    t = fits._SPACING * np.arange(fits._NODES - 1)
-    np.testing.assert_allclose(cubic[1], -law.score(np.sinh(t)) * np.cosh(t), atol=1e-5)
-    x = law.ppf((np.arange(1000) + 0.5) / 1000)
-    of_scale = np.mean((1 - x * law.score(x)) ** 2)
-    np.testing.assert_allclose(information, [of_scale, law.fisher_information()], rtol=1e-4)
-
-
 # Invariance
 
 
@@ -193,8 +148,7 @@ def test_tabulated_densities_have_the_scores_and_informations_of_the_law(tabulat
 def test_fit_goes_with_unit_and_origin_whatever_order_and_other_columns(
     method, unit, side, shift, alpha, seed
 ):
-    tolerance = 1e-5 if method == "mle" else 1e-8
-    near = partial(np.testing.assert_allclose, rtol=tolerance)
+    near = partial(np.testing.assert_allclose, rtol=1e-8)
     sample = draws(alpha, (300, 2), seed)
     fitted = fit(sample, method)
     unit = side * unit
@@ -205,7 +159,7 @@ def test_fit_goes_with_unit_and_origin_whatever_order_and_other_columns(
     near(moved.alpha_interval, [end[0] for end in fitted.alpha_interval])
     near(moved.scale, abs(unit) * fitted.scale[0])
     moved_back = (moved.loc / unit - shift) / fitted.scale[0]
-    assert moved_back == pytest.approx(fitted.loc[0] / fitted.scale[0], abs=tolerance)
+    assert moved_back == pytest.approx(fitted.loc[0] / fitted.scale[0], abs=1e-8)
 
 
 # What is not a stable law
@@ -250,9 +204,6 @@ def test_gaussian_samples_are_often_held_at_two_and_marked(method):
     np.testing.assert_array_equal(fitted.reliable, ~held)
     assert (fitted.alpha_interval[1] == 2).mean() > 0.9
     assert (fitted.alpha_interval[0] < 2).mean() > 0.9
-    if method == "mle":  # the likeliest Gaussian
-        np.testing.assert_allclose(fitted.loc[held], sample.mean(0)[held], rtol=1e-12)
-        np.testing.assert_allclose(2 * fitted.scale[held] ** 2, sample.var(0)[held], rtol=1e-12)
 
 
 def test_what_the_characteristic_function_cannot_tell_is_left_to_the_quantiles():
@@ -267,89 +218,39 @@ def test_what_the_characteristic_function_cannot_tell_is_left_to_the_quantiles()
 
 # Ties
 
-
-@by_method
-@pytest.mark.parametrize("share", [0.05, 0.1, 0.2, 0.3, 0.45, 0.49, 0.5, 0.6])
-@pytest.mark.parametrize("value", [0.0, 1.5])
-def test_samples_of_which_many_are_the_same_have_no_tail_index(method, share, value):
-    for alpha in (1.5, 2.0):
-        sample = draws(alpha, 2000, 5)
-        sample[: int(share * 2000)] = value
-        fitted = fit(sample, method)
-        assert not fitted.reliable
-        assert math.isnan(fitted.alpha)
-        assert np.isnan(fitted.alpha_interval).all()
-        expected = f"{100 * share:.2g} % of the samples are tied, most of them at {value:g}"
-        assert fitted.reason in (expected, "the interquartile range is zero")
+COPIES = {  # of 2,000 samples: the share that is tied, in per cent
+    "zeros": (lambda x: np.append(np.zeros(200), x[200:]), "10 %"),
+    "clipped": (lambda x: np.clip(x, np.sort(x)[150], np.inf), "8 %"),
+    "three of each": (lambda x: np.repeat(x, 3)[:1998], "100 %"),
+    "each has a copy": (lambda x: np.random.default_rng(5).permutation(np.repeat(x, 2)), "100 %"),
+    "a third has a copy": (lambda x: np.append(x, x[:700]), "52 %"),
+}
 
 
 @by_method
-def test_samples_clipped_at_a_norm_and_prices_in_ticks_have_no_tail_index(method):
-    clipped = np.clip(draws(1.5, 2000, 6), -3, 3)
-    assert "tied, most of them at " in fit(clipped, method).reason
-    ticks = draws(1.5, 2000, 7).round(2)
-    ticks[:400] = 0.0
-    assert "20 % of the samples are tied, most of them at 0" in fit(ticks, method).reason
+@pytest.mark.parametrize("copied", COPIES)
+def test_samples_that_come_again_have_no_tail_index(method, copied):
+    """They are fewer than they seem, or from no stable law; other columns are left alone."""
+    change, share = COPIES[copied]
+    samples = change(draws(1.6, 2000, 3))
+    fitted = fit(np.stack([samples, draws(1.6, len(samples), 4)], axis=1), method)
+    assert np.isnan([fitted.alpha[0], *(end[0] for end in fitted.alpha_interval)]).all()
+    assert fitted.reason.tolist() == [f"{share} of the samples are tied", ""]
+    assert np.isfinite(fitted.alpha[1])
 
 
-@pytest.mark.parametrize(
-    "rounded",
-    [
-        lambda x: x,
-        lambda x: x.astype(np.float32),
-        lambda x: x.astype(np.float16),
-        lambda x: x.round(3),
-        lambda x: x.round(2),
-        lambda x: 1e16 + 1e4 * x,
-    ],
-)
-def test_ties_that_rounding_explains_are_none(rounded):
-    for alpha in (1.2, 1.6, 2.0):
-        samples = np.clip(draws(alpha, (2000, 50), 8), -6e4, 6e4)
-        reasons = fit(rounded(samples).astype(float)).reason
-        assert not [reason for reason in reasons if "tied" in reason or "rounded" in reason]
-
-
-def test_rounding_beyond_the_sampling_error_is_marked():
-    sample = draws(1.5, 2000, 9)
-    for method in METHODS:
-        assert fit(sample.round(), method).reason == "the samples are rounded too coarsely"
-        assert fit(sample.round(2), method).reliable
-    # quartiles feel a step more than the characteristic function does
-    assert not fit(sample.round(1)).reliable
-    assert fit(sample.round(1), "ecf").reliable
-
-
-def test_a_few_ties_that_no_estimate_feels_are_no_doubt():
+def test_ties_that_no_estimate_feels_are_no_doubt():
+    """Fewer than sampling error hides, and pairs that rounding makes."""
     sample = draws(1.5, 2000, 10)
-    sample[:20] = 0.0
-    assert fit(sample).reliable
-
-
-def test_many_samples_are_as_good_as_few():
-    sample = draws(2.0, 200_000, 11)
-    sample[::10] = 0.0
-    np.random.default_rng(0).shuffle(sample)
-    assert "10 % of the samples are tied" in fit(sample).reason
-
-
-@by_method
-def test_samples_near_the_largest_float(method):
-    sample = np.clip(draws(1.5, 1000, 12), -15, 15)
-    fitted = fit(sample, method)
-    large = fit(1e307 * sample, method)
-    np.testing.assert_allclose(large.alpha, fitted.alpha, rtol=1e-6)
-    np.testing.assert_allclose(large.scale / 1e307, fitted.scale, rtol=1e-6)
-    np.testing.assert_allclose(large.loc / 1e307, fitted.loc, atol=1e-6)
-
-
-def test_a_scale_beyond_the_largest_float_is_said():
-    rng = np.random.default_rng(0)
-    samples = rng.choice([-1.0, 1.0], 500) * rng.uniform(1.75e308, 1.79e308, 500)
-    fitted = fit(samples)
-    assert fitted.scale == np.inf
-    assert fitted.reason == "scale or loc is beyond the largest float"
-    assert not fitted.reliable
+    few = sample.copy()
+    few[:44] = 0.0  # 1/√2000 is 45 of them
+    assert fit(few).reliable
+    more = sample.copy()
+    more[:45] = 0.0
+    assert not fit(more).reliable
+    assert fit(sample.astype(np.float32)).reliable
+    assert fit(sample.round(4)).reliable
+    assert not fit(sample.round(1)).reliable
 
 
 # Goodness of fit
@@ -381,10 +282,9 @@ def test_product_of_gaussians_and_laplace_are_told_from_stable_laws(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "alpha", "columns"), [("ecf", 1.5, 300), ("mcculloch", 1.8, 300), ("mle", 1.3, 40)]
-)
-def test_stable_samples_are_rejected_as_often_as_the_level_says(method, alpha, columns):
+@pytest.mark.parametrize(("method", "alpha"), [("ecf", 1.5), ("mcculloch", 1.8)])
+def test_stable_samples_are_rejected_as_often_as_the_level_says(method, alpha):
+    columns = 300
     sample = draws(alpha, (300, columns), 22)
     p_value = goodness_of_fit(sample, fit(sample, method), np.random.default_rng(23), 19).p_value
     for level in (0.05, 0.5):
@@ -417,46 +317,29 @@ def test_goodness_of_fit_has_no_unit_knows_its_columns_and_may_come_in_lots(monk
     assert goodness_of_fit(light, fit(light), np.random.default_rng(1)).p_value == 1 / 200
 
 
-def test_bad_input_is_named():
-    sample, rng = draws(1.5, (300, 2), 25), np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"samples = ndarray of .* and shape \(300,\): must be"):
-        goodness_of_fit(sample[:, 0], fit(sample), rng)
-    with pytest.raises(ValueError, match=r"samples = .*: must be two samples or more"):
-        fit([1.0])
-    with pytest.raises(ArgumentError, match="confidence = 1: must be"):
-        fit(sample, confidence=1)
-    with pytest.raises(ArgumentError, match="replicates = 0: must be"):
-        goodness_of_fit(sample, fit(sample), rng, 0)
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x, rng: fit([1.0]), "samples = .*: must be two samples or more"),
+        (lambda x, rng: fit([1.0, 1e151]), r"samples contains 1e\+151: .* a size up to 1e\+150"),
+        (lambda x, rng: fit(x, confidence=1), "confidence = 1: must be"),
+        (lambda x, rng: fit(x, "mle"), "method = 'mle': must be one of"),
+        (
+            lambda x, rng: goodness_of_fit(x[:, 0], fit(x), rng),
+            "samples = .*: must be those fitted",
+        ),
+        (lambda x, rng: goodness_of_fit(x, fit(x), rng, 0), "replicates = 0: must be"),
+        (lambda x, rng: goodness_of_fit(x, fit(x), rng, 10**9), ".* = .* takes minutes"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        call(draws(1.5, (300, 2), 25), np.random.default_rng(0))
 
 
-COPIES = {
-    "side by side": lambda x: np.repeat(x, 2),
-    "one behind another": lambda x: np.tile(x, 2),
-    "anywhere": lambda x: np.random.default_rng(5).permutation(np.repeat(x, 2)),
-    "one without a copy": lambda x: np.repeat(x, 2)[:-1],
-    "three of each": lambda x: np.repeat(x, 3),
-    "a third": lambda x: np.append(x, x[: len(x) // 3]),
-}
-
-
-@pytest.mark.parametrize("copied", COPIES)
-@pytest.mark.parametrize("count", [300, 5000, 100_000])
-def test_samples_that_were_copied_are_ties(copied, count):
-    """They are fewer than they seem, and the interval would be too narrow."""
-    samples = COPIES[copied](draws(1.6, count, 3))
-    fitted = fit(np.stack([samples, draws(1.6, len(samples), 4)], axis=1))
-    assert np.isnan(fitted.alpha[0])
-    assert np.isfinite(fitted.alpha[1])
-    assert "% of the samples are tied" in fitted.reason[0]
-    assert fitted.reliable.tolist() == [False, True]
-
-
-@pytest.mark.parametrize("alpha", [1.2, 2.0])
-@pytest.mark.parametrize("places", range(6))
-def test_rounded_samples_are_no_copies(alpha, places):
-    """Whether pairs are few or nearly all of the samples."""
-    for count in (300, 3000):
-        for seed in range(10):
-            samples = draws(alpha, count, seed)
-            for rounded in (np.round(samples, places), samples.astype(np.float16).astype(float)):
-                assert "tied" not in str(fit(rounded).reason)
+@pytest.mark.parametrize("confidence", [0.9999999, 1 - 2**-53])
+def test_an_interval_at_a_confidence_next_to_1_holds_that_at_a_lower_one(confidence):
+    sample = draws(1.5, 400, 0)
+    narrow, wide = fit(sample, "ecf", 0.999), fit(sample, "ecf", confidence)
+    assert 0.51 <= wide.alpha_interval[0] < narrow.alpha_interval[0]
+    assert narrow.alpha_interval[1] <= wide.alpha_interval[1] <= 2

@@ -98,7 +98,7 @@ def test_both_integrals_hold_where_one_takes_over(alpha):
 
 def test_gaussian_and_cauchy_are_the_two_ends():
     x = np.array([-1e8, -30, -8, -2, -0.5, 0, 1e-3, 1, 1.5, 3, 12, 40, 1e12])
-    p = np.array([1e-300, 1e-20, 1e-5, 0.1, 0.2, 0.25, 0.3, 0.5, 0.6, 0.7, 1 - 1e-6])
+    p = np.array([1e-140, 1e-20, 1e-5, 0.1, 0.2, 0.25, 0.3, 0.5, 0.6, 0.7, 1 - 1e-6])
     z = (x - 1) / 3
     scores = {1.0: 2 / 3 * z / np.hypot(1, z) / np.hypot(1, z), 2.0: z / 6}
     for alpha, closed in {1.0: stats.cauchy(1, 3), 2.0: stats.norm(1, 3 * math.sqrt(2))}.items():
@@ -142,14 +142,14 @@ def test_symmetry_and_scaling(alpha, x, scale, loc):
 
 @given(
     alpha=alphas,
-    tail=st.floats(-250, -0.301032).map(lambda exponent: 10.0**exponent),
+    tail=st.floats(-149, -0.301032).map(lambda exponent: 10.0**exponent),
     scale=st.sampled_from([1e-12, 1.0, 1e12]),
 )
 @example(alpha=0.6, tail=1e-6, scale=1.0)  # far out, and not yet Pareto's
 def test_ppf_inverts_cdf_at_any_scale(alpha, tail, scale):
     law = SymmetricStable(alpha, scale)
     x = law.ppf(tail)
-    if np.isfinite(x):
+    if x >= -1e150:
         assert law.cdf(x) == pytest.approx(tail, rel=1e-9, abs=0)
         assert x == pytest.approx(scale * SymmetricStable(alpha).ppf(tail), rel=1e-14, abs=0)
     assert x < 0
@@ -177,21 +177,8 @@ def test_divergence_starts_with_the_fisher_information_and_ends_as_a_logarithm(a
     missing = [1 - law.kl(shift) / (unit * shift**2) for shift in (0.2, 0.1)]
     assert missing[0] / 4 == pytest.approx(missing[1], rel=0.05, abs=1e-10)
     if 0.75 <= alpha < 1.999:
-        growth = np.diff(law.kl([1e12, 1e15, 1e41, 1e160])) / np.log([1e3, 1e26, 1e119])
+        growth = np.diff(law.kl([1e12, 1e15, 1e41, 1e150])) / np.log([1e3, 1e26, 1e109])
         np.testing.assert_allclose(growth, alpha + 1, rtol=1e-6)
-
-
-@pytest.mark.parametrize("alpha", [1.0, 1 - 1e-8, 1 + 1e-8, 2.0, 2 - 1e-13])
-def test_divergence_of_cauchy_and_gaussian_laws(alpha):
-    shifts = np.array([0.0, 1e-8, 1e-3, 0.2, 0.25, 0.26, 0.7, 1, 3, 4, 33, 1e4, -1e8])
-    if alpha == 2 - 1e-13:
-        shifts = shifts[:8]  # beyond, all Pareto tail, of 1e-13
-    # Cauchy: log(1 + shift²/4) (Chyzak and Nielsen 2019). Gaussian: elementary.
-    quarter = shifts**2 / 4
-    expected = np.log1p(quarter) if alpha < 1.5 else quarter
-    tolerance = 1e-12 if alpha in (1, 2) else 1e-7
-    divergence = SymmetricStable(alpha, scale=2).kl(2 * shifts)
-    np.testing.assert_allclose(divergence, expected, rtol=tolerance)
 
 
 @pytest.mark.parametrize("alpha", [0.8, 1.2, 1.5, 1.999])
@@ -227,26 +214,64 @@ def test_special_arguments():
         assert np.shape(function(0.2)) == ()
         assert function(np.full((2, 3), 0.2)).shape == (2, 3)
     assert law.kl(0.0) == 0
-    far, farther = law.logpdf([1e250, 1e290])  # where the density is too small for a float
+    far, farther = law.logpdf([1e100, 1e140])  # where the density is too small for a float
     assert far - farther == pytest.approx(2.5 * 40 * math.log(10), rel=1e-13)
-    with pytest.raises(ValueError, match=r"p contains 1\.5.*\[0, 1\]"):
-        law.ppf([0.2, 1.5])
-    for call, mistake in ((SymmetricStable, 0.5), (law.ppf, ["word"]), (law.kl, math.nan)):
-        with pytest.raises(ArgumentError, match=r" = .*: must be"):
-            call(mistake)
     single = np.float32(3)  # not the precision of what follows
     assert SymmetricStable(1.5, single).logpdf(0) == SymmetricStable(1.5, 3.0).logpdf(0)
 
 
-@pytest.mark.parametrize("alpha", [0.6, 1.0, 1.2, 1.7, 2.0])
+@pytest.mark.parametrize(("scale", "sizes_in_scales"), [(1e-150, [1, 1e100]), (1e150, [0.5, 1])])
+def test_the_ends_of_the_range_have_the_values_of_the_law_of_unit_scale(scale, sizes_in_scales):
+    law, unit = SymmetricStable(0.6, scale), SymmetricStable(0.6)
+    for z in sizes_in_scales:
+        x = z * scale
+        assert law.sf(x) == pytest.approx(float(unit.sf(z)), rel=1e-13)
+        assert law.logpdf(x) + math.log(scale) == pytest.approx(float(unit.logpdf(z)), rel=1e-13)
+        assert law.score(-x) * scale == pytest.approx(float(unit.score(-z)), rel=1e-13)
+    assert law.ppf(1e-9) == pytest.approx(scale * float(unit.ppf(1e-9)), rel=1e-13)
+    assert law.kl(scale) == unit.kl(1)
+    information = unit.fisher_information() / scale / scale
+    assert law.fisher_information() == pytest.approx(information, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda law: SymmetricStable(0.5), r"alpha = 0\.5: must be"),
+        (lambda law: SymmetricStable(1.5, scale=1e-151), "scale = 1e-151: must be"),
+        (lambda law: SymmetricStable(1.5, loc=-1e151), r"loc = -1e\+151: must be"),
+        (lambda law: law.sf([0, 1e151]), r"x contains 1e\+151: .* 1e\+150, or infinite"),
+        (lambda law: law.kl(1e151), r"shift = 1e\+151: must be of a size up to 1e\+150"),
+        (lambda law: law.kl(math.nan), "shift = nan: must be"),
+        (lambda law: law.ppf([0.2, 1.5]), r"p contains 1\.5: .* in \[1e-150, 1\]"),
+        (lambda law: law.ppf(1e-151), "p = 1e-151: must be 0, or"),
+        (lambda law: law.sample((2, True), np.random.default_rng(0)), r"size = \(2, True\)"),
+        (lambda law: law.sample(2**62, np.random.default_rng(0)), "size = .* below 2"),
+        (lambda law: law.sample(3, 0), "rng = 0: must be Generator"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_name(call, words):
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        call(SymmetricStable(1.5))
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.2, 1.7])
 def test_samples_follow_the_law(alpha):
     law = SymmetricStable(alpha, scale=3.0, loc=10.0)
-    draws = law.sample((40, 100), np.random.default_rng(5))
+    draws = law.sample([40, 100], np.random.default_rng(5))
     assert draws.shape == (40, 100)
     assert stats.kstest(law.cdf(draws.ravel()), "uniform").pvalue > 1e-3
 
 
-# The ends of what a float can hold
+def test_samples_are_those_of_the_two_laws_in_closed_form():
+    """At α = 1 the tangent of an angle; at α = 2 twice its sine, times the root of a waiting."""
+    generators = [np.random.default_rng(5) for _ in range(3)]
+    angle = generators[0].uniform(-np.pi / 2, np.pi / 2, 1000)
+    waiting = generators[0].exponential(size=1000)
+    cauchy = SymmetricStable(1.0, scale=3.0).sample(1000, generators[1])
+    gaussian = SymmetricStable(2.0, scale=3.0).sample(1000, generators[2])
+    np.testing.assert_allclose(cauchy, 3 * np.tan(angle), rtol=1e-12)
+    np.testing.assert_allclose(gaussian, 6 * np.sin(angle) * np.sqrt(waiting), rtol=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.52, 0.8, 1.0, 1.5, 1.99, 2.0])
@@ -263,82 +288,6 @@ def test_quantiles_next_to_the_median_have_all_their_digits(alpha):
     np.testing.assert_allclose(standard_law(alpha).from_median(x), off, rtol=1e-12)
     assert (np.diff(law.ppf(np.linspace(0.48, 0.52, 1001))) > 0).all()
     assert law.ppf(0.5) == 0
-
-
-def test_quantiles_of_probabilities_below_the_least_normal_float():
-    # the tail is a power there
-    tiny, law = 5e-324, SymmetricStable(1.5)
-    pareto = mpmath.gamma(1.5) * mpmath.sin(mpmath.pi / 4) / mpmath.pi
-    expected = float((pareto / mpmath.mpf(tiny)) ** (mpmath.mpf(2) / 3))
-    assert law.ppf(tiny) == pytest.approx(-expected, rel=1e-12)
-    small = SymmetricStable(0.6, scale=1e-200)
-    expected = float(SymmetricStable(0.6).ppf(1e-120)) * 1e-200 * 10 ** (80 / 0.6)
-    assert small.ppf(1e-200) == pytest.approx(expected, rel=1e-11)
-
-
-def test_values_so_far_out_that_their_number_of_scales_is_no_float():
-    alpha, law = 0.6, SymmetricStable(0.6, scale=1e-200)
-    far, unit = SymmetricStable(alpha), 1e200
-    # 10^500 scales; by the power law from 10^250 scales on
-    assert law.sf(1e300) == pytest.approx(float(far.sf(1e250)) * 10**-150.0, rel=1e-11)
-    assert law.cdf(-1e300) == pytest.approx(law.sf(1e300), rel=1e-13)
-    assert law.cdf(1e300) == 1
-    expected = far.logpdf(1e250) - 1.6 * 250 * math.log(10) + math.log(unit)
-    assert law.logpdf(1e300) == pytest.approx(expected, rel=1e-12)
-    assert law.score(-1e300) == pytest.approx(-1.6e-300, rel=1e-12)
-    np.testing.assert_array_equal(law.sf([math.inf, -math.inf, math.nan]), [0, 1, math.nan])
-    # a density that only the division by the scale brings back into range
-    steep = SymmetricStable(alpha, scale=1e-300)
-    assert steep.pdf(1e-8) == pytest.approx(math.exp(steep.logpdf(1e-8)), rel=1e-12)
-    assert steep.pdf(1e-8) > 1e-170
-    gaussian = SymmetricStable(2.0, scale=1e-300)
-    expected = math.exp(-(53**2) / 4 + 300 * math.log(10)) / math.sqrt(4 * math.pi)
-    assert gaussian.pdf(53e-300) == pytest.approx(expected, rel=1e-11)
-
-
-def test_a_distance_beyond_all_floats_whose_number_of_scales_is_one():
-    wide = SymmetricStable(1.5, scale=1e308, loc=-1.7e308)
-    assert wide.sf(1.7e308) == pytest.approx(SymmetricStable(1.5).sf(3.4), rel=1e-13)
-    assert wide.cdf(1.7e308) == pytest.approx(SymmetricStable(1.5).cdf(3.4), rel=1e-13)
-
-
-def test_information_and_divergence_at_tiny_and_at_huge_scales():
-    for alpha in (1.5, 2.0):
-        unit = SymmetricStable(alpha).fisher_information()
-        for scale in (1e-150, 1e-100, 1e150):
-            found = SymmetricStable(alpha, scale).fisher_information()
-            assert found == pytest.approx(unit / scale / scale, rel=1e-12, abs=0)
-        assert SymmetricStable(alpha, 1e-200).fisher_information() == math.inf
-        assert SymmetricStable(alpha, 1e200).fisher_information() == 0
-    near, far = SymmetricStable(1.5), SymmetricStable(1.5, 1e-200)
-    expected = near.kl(1e100) + 2.5 * 400 * math.log(10)  # 10^500 scales
-    assert far.kl(1e300) == pytest.approx(expected, rel=1e-12)
-    assert SymmetricStable(2.0, 1e-200).kl(1e300) == math.inf
-
-
-@pytest.mark.parametrize(
-    "size",
-    [True, (2, True), (2, 0.5), 2.0, -1, (2, -1), (2**40, 2**40), 2**62, "2", None],
-)
-def test_sizes_that_no_array_has_are_refused(size):
-    with pytest.raises(
-        ArgumentError, match=r"^size = .*: must be a whole number, 0 or above, or a"
-    ):
-        SymmetricStable(1.5).sample(size, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("seed", [0, None, np.random.SeedSequence(1)])
-def test_samples_are_drawn_by_a_generator(seed):
-    with pytest.raises(ArgumentError, match=r"(?s)rng = .*: must be Generator"):
-        SymmetricStable(1.5).sample(3, seed)
-
-
-def test_sizes_are_numbers_or_shapes():
-    law = SymmetricStable(1.5)
-    rng = np.random.default_rng(0)
-    assert law.sample([2, 3], rng).shape == (2, 3)
-    assert law.sample((2, 3), rng).shape == (2, 3)
-    assert law.sample(3, np.random.RandomState(0)).shape == (3,)
 
 
 DIGEST_OF_TABLES = """

@@ -1,6 +1,5 @@
 """Windows, decay laws and time scales: exact cases, properties, and what noise does."""
 
-import dataclasses
 import math
 from fractions import Fraction
 
@@ -12,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from lwcore.detection import detection_threshold, sample_complexity
+from lwcore.signatures import ArgumentError
 from lwcore.window import (
     DecayLaw,
     fit_decay,
@@ -44,6 +44,8 @@ def of_lags(low, high, size=6):
 def test_a_number_that_is_just_enough_is_enough():
     assert learnability_window([1, 2, 4], [5, 7, math.inf], [4.9, 5, 7]).tolist() == [0, 1, 2]
     assert learnability_window([3], [0], [0]) == 3
+    assert learnability_window([1, 2], [10, 40], 50) == 2  # one number, one window
+    assert learnability_window([1, 2], [[10, 40], [60, 1]], 50).tolist() == [2, 2]
 
 
 @given(
@@ -159,19 +161,26 @@ def test_a_constant_envelope_is_fitted_by_laws_that_do_not_fall():
     assert constant.power.aicc < constant.tempered.aicc  # no residual is below rounding
 
 
-def test_five_lags_are_too_few_to_choose_the_tempered_law():
-    lags = LAGS[:5]
-    fits = fit_decay(lags, TEMPERED.envelope(lags) * np.array([1.1, 0.9, 1.05, 1, 0.98]))
-    assert fits.tempered.aicc == math.inf
-    assert fits.tempered.r_squared == max(fit.r_squared for fit in fits)
-
-
 def test_residuals_count_as_they_are_down_to_the_rounding_of_the_logarithms():
     noise = np.random.default_rng(3).normal(size=LAGS.size)
     f = REGIMES[1].envelope(LAGS)
     larger = fit_decay(LAGS, f * np.exp(1e-9 * noise)).power.aicc
     smaller = fit_decay(LAGS, f * np.exp(1e-10 * noise)).power.aicc
     assert larger - smaller == pytest.approx(2 * LAGS.size * math.log(10), rel=1e-3)
+
+
+@pytest.mark.parametrize("n", [5, 6, LAGS.size])
+def test_criterion_and_share_explained_are_those_of_their_definitions(n):
+    """AICc, n log(RSS/n) + 2k + 2k(k + 1)/(n − k − 1), where k counts the variance, too."""
+    lags = LAGS[:n]
+    f = REGIMES[1].envelope(lags) * np.exp(np.random.default_rng(2).normal(0, 0.3, n))
+    log_f = np.log(f)
+    total = np.sum((log_f - log_f.mean()) ** 2)
+    for fit, k in zip(fit_decay(lags, f), (3, 3, 2, 4), strict=True):
+        residual = np.sum((log_f - np.log(fit.law.envelope(lags))) ** 2)
+        assert fit.r_squared == pytest.approx(1 - residual / total)
+        penalty = 2 * k + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf
+        assert fit.aicc == pytest.approx(n * np.log(residual / n) + penalty)
 
 
 def envelopes(lags):
@@ -248,34 +257,9 @@ def test_a_vanishing_envelope_far_from_the_first_lag_has_its_law():
     fits = fit_decay(lags, f)
     assert fits.verdict() == "exponential"
     assert fits.exponential.law.amplitude == pytest.approx(1, rel=1e-9)
-    power = fits.power.law
-    assert power.amplitude == math.inf  # 10^360
-    slope, log_c = np.polyfit(np.log(lags), np.log(f), 1)
-    assert power.log_amplitude == pytest.approx(log_c, rel=1e-9)
-    line = log_c + slope * np.log(lags)
-    np.testing.assert_allclose(np.log(power.envelope(lags)), line, rtol=1e-9)
-    assert DecayLaw("power", 1.0, 0.5).envelope(math.inf) == 0
-
-
-def test_an_envelope_that_crosses_all_floats_has_its_law():
-    steep = fit_decay([1000, 1001, 1002, 1003, 1004], [1e300, 1e150, 1.0, 1e-150, 1e-300])
-    assert steep.exponential.law.decay == pytest.approx(1e-150, rel=1e-9)
-    assert steep.exponential.law.envelope(1002) == pytest.approx(1, rel=1e-9)
-
-
-def test_a_law_that_is_changed_forgets_its_former_logarithms():
-    lags = np.array([100, 200, 400, 800, 1600])
-    law = fit_decay(lags, np.exp(-lags / 3)).exponential.law
-    assert dataclasses.replace(law, amplitude=0.5).log_amplitude == math.log(0.5)
-    assert dataclasses.replace(law, decay=0.5).log_decay == math.log(0.5)
-
-
-def test_lags_that_are_far_apart():
-    lags = [1, 10**6, 10**12, 10**15, 10**18]
-    law = DecayLaw("exponential", 0.3, 1 - 1e-16)
-    found = fit_decay(lags, law.envelope(lags)).exponential.law
-    assert found.amplitude == pytest.approx(0.3, rel=1e-9)
-    assert found.decay == law.decay
+    assert fits.power.law.amplitude == math.inf  # 10^360
+    with pytest.raises(ArgumentError, match=r"^amplitude = inf: must be a finite"):
+        fits.power.law.envelope(lags)
 
 
 # Time scales
@@ -312,13 +296,6 @@ def test_neurons_without_a_decay_or_with_an_uneven_one():
     np.testing.assert_array_equal(time_scales(LAGS, constant), math.inf)
 
 
-def test_a_time_scale_is_that_of_a_straight_line():
-    lags = [1, 3, 4, 10]
-    rates = np.array([0.9, 0.5, 0.45, 0.01])
-    slope, _ = np.polyfit(lags, np.log(rates), 1)
-    assert time_scales(lags, rates[:, None])[0] == pytest.approx(-1 / slope)
-
-
 def test_mixture_of_exponentials():
     lags = np.array([0.0, 1, 5, 20])
     np.testing.assert_allclose(mixture_envelope(lags, [4.0]), np.exp(-lags / 4), rtol=1e-14)
@@ -341,11 +318,18 @@ def test_mixture_of_exponentials():
         (lambda: learnability_window([1, 2], [1, 2], [-1]), r"n_sequences contains -1\.0"),
         (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "alignment = .* or 2"),
         (lambda: regime_window(REGIMES[0], [1, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),
+        (
+            lambda: regime_window(REGIMES[0], 1e300, 1, 1e-300, 2),
+            "detection threshold = .* a float",
+        ),
         (lambda: mixture_envelope([1, -1], [1]), r"lags contains -1\.0"),
         (lambda: mixture_envelope([[1]], [1]), r"lags = \[\[1\]\]: must be a list"),
-        (lambda: mixture_envelope([1], [1, 2], [1, 2, 3]), "weights = .* each of 2 time scales"),
-        (lambda: DecayLaw("power", math.inf, 1), "amplitude = inf: must be a finite number above"),
-        (lambda: DecayLaw("power", 0, 1), r"amplitude = 0\.0: must be a finite number above 0"),
+        (
+            lambda: mixture_envelope([1], [1, 2], [1, 2, 3]),
+            r"time_scales, weights of shapes \(2,\)",
+        ),
+        (lambda: DecayLaw("power", math.nan, 1), "amplitude = nan: must be a number, 0 or above"),
+        (lambda: DecayLaw("power", 0, 1).inverse(0), r"amplitude = 0.*: must be a finite number"),
         (lambda: mixture_envelope([1], [0, math.nan]), r"time_scales contains 0\.0"),
         (lambda: mixture_envelope([1], [1, 2], [1, -0.5]), r"weights contains -0\.5"),
         (lambda: mixture_envelope([1, 2], np.ones((2, 0))), "time_scales = .* one or more"),
@@ -381,11 +365,6 @@ def test_laws_are_not_fitted_to_lags_that_span_next_to_nothing(first):
     """Between them a power is an exponential, to rounding."""
     with pytest.raises(ValueError, match=r"lags = .*: must be spread over a millionth of the last"):
         fit_decay([first + k for k in range(5)], [5, 4, 3, 2, 1.0])
-    lags = first // 10**6 * (10**6 + np.arange(5))
-    f = np.exp(-np.arange(5.0))
-    fits = fit_decay(lags, f)
-    np.testing.assert_allclose(fits.exponential.law.envelope(lags), f, rtol=1e-7)
-    np.testing.assert_allclose(fits.power.law.envelope(lags), f, rtol=1e-4)
 
 
 @pytest.mark.parametrize("first", [1, 2**53, 2**62])
@@ -402,11 +381,6 @@ def test_laws_take_whatever_is_a_real_number():
     np.testing.assert_array_equal(third.envelope([1, 4]), [1 / 3, 1 / 6])
     long = DecayLaw("exponential", np.longdouble(2), np.float32(0.5))
     assert long.envelope([1]).dtype == np.float64
-    for amplitude in (Fraction(1, 10**400), 10**400, np.longdouble("1e-4000")):
-        with pytest.raises(ValueError, match=r"amplitude = .*: must be a finite number above 0"):
-            DecayLaw("power", amplitude, 1)
-    with pytest.raises(ValueError, match="amplitude = inf: must be a finite number above 0"):
-        DecayLaw("power", math.inf, 1, log_amplitude=5)
 
 
 def test_laws_are_equal_where_name_and_parameters_are():
@@ -416,10 +390,3 @@ def test_laws_are_equal_where_name_and_parameters_are():
     assert len({law, DecayLaw("logarithmic", 2.0), DecayLaw("power", 2.0, 1.0)}) == 2
     assert law != DecayLaw("logarithmic", 3.0)
     assert law != "logarithmic"
-
-
-def test_weights_of_another_shape_than_the_time_scales_are_named():
-    with pytest.raises(
-        ValueError, match=r"weights\.shape = \(3, 2\): must be .* time_scales, \(4, 2\)"
-    ):
-        mixture_envelope([1, 2], np.ones((4, 2)), np.ones((3, 2)))

@@ -21,7 +21,16 @@ from typing import NamedTuple
 import numpy as np
 
 from lwcore.elman.network import ACTIVATIONS, Activation, Radii, Smooth, Width
-from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
+from lwcore.signatures import (
+    Count,
+    Finite,
+    Int64Count,
+    NotNegative,
+    Positive,
+    Share,
+    checked,
+    require,
+)
 
 _LOG_2 = math.log(2)
 _LONGEST = 10_000_000  # steps
@@ -173,7 +182,7 @@ class Problem:
     dimension: Count  # d, of an input
     recurrent_bound: NotNegative  # ν̄_w, supremum of the transport map v_w
     input_bound: NotNegative  # ν̄_u, supremum of ‖v_u‖
-    sequences: Count = 1  # n, of training
+    sequences: Int64Count = 1  # n, of training
     failure: Share = 0.05  # δ, probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
@@ -183,8 +192,6 @@ class Problem:
             if bound != 0:
                 _require_size(name, bound)
         _require_size("alpha", self.alpha)
-        require("length", self.length, self.length <= _LONGEST, f"{_LONGEST:,} at most")
-        require("sequences", self.sequences, self.sequences <= 10**300, "up to 10^300")
         require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 
     @property

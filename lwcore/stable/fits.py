@@ -1,9 +1,9 @@
 """Tail index, scale and location of a symmetric α-stable law from samples, and whether they fit.
 
-Three estimators: by sample quantiles (McCulloch 1986), by a regression on the empirical
-characteristic function (Koutrouvelis 1980, 1981), and by maximum likelihood. Each returns
-`_Estimates` for all columns of the samples at once. What an estimator needs to know of the laws is
-tabulated over alpha at its first call.
+Two estimators: by sample quantiles (McCulloch 1986), and by a regression on the empirical
+characteristic function (Koutrouvelis 1980, 1981). Each returns `_Estimates` for all columns of the
+samples at once. What an estimator needs to know of the laws is tabulated over alpha at its first
+call.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 from scipy import special
 
 from lwcore.signatures import FiniteReals, Int64Count, Share, checked, floats, require
-from lwcore.stable.law import SymmetricStable
+from lwcore.stable.law import LARGEST, SymmetricStable
 from lwcore.stable.standard import Array, read_only, through_chebyshev_nodes
-from lwcore.stable.ties import Ties, find_ties
 
-Method = Literal["mcculloch", "ecf", "mle"]
+Method = Literal["mcculloch", "ecf"]
 
 LOWEST_ALPHA = 0.51  # of a fit: heavier tails are held there, and marked
 _FEWEST_SAMPLES = 200  # ten beyond each outer quantile; below, no asymptotic interval holds
-_LARGE = 1e300  # samples beyond are divided before they are fitted
-_DIVISOR = 2.0**32  # by which: a power of 2 changes no digit
-_NEXT_TO_1 = 0.999999  # a confidence: (1 + confidence)/2 has lost digits beyond
+_TIED = 3  # samples of one value, from which on they count as tied
+_PAIRED = 0.25  # share of samples whose value comes again, from which on they count as copies
 
 # By quantiles: alphas of the table, dense enough for straight lines between them.
 _QUANTILE_ALPHAS = 4001
@@ -41,13 +38,6 @@ _FREQUENCY_STEP = 0.1
 _FREQUENCIES = 12  # up to 1.2 over the scale: beyond, |φ|² is mostly noise
 _STEEPEST = 1.95  # an alpha above which the weights would cancel among themselves
 _UNRESOLVED = 1e8  # in scales: so far out the phase hangs on the last digits of the data
-
-# By likelihood: log p is tabulated in t = arsinh(|x|/scale).
-_SPACING = 0.04
-_NODES = 480  # up to 1e8 scales, then a power of x
-_NEAREST = 1e-4  # of a tabulated alpha to 2: nearer is the Gaussian
-_SCORING_STEPS = 50
-_LEAST_GAIN = 0.5e-10  # of a step in mean log-likelihood, below which scoring ends
 
 # Goodness of fit.
 _BOOTSTRAP_DRAWS = 1 << 20  # at once
@@ -91,14 +81,13 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
 
     * ``"mcculloch"``, from five sample quantiles: quick, and blind to what happens between them;
     * ``"ecf"``, from the characteristic function: nearly as sharp as the likelihood, at once for
-      all columns;
-    * ``"mle"``, by maximum likelihood: the sharpest, one column after the other.
+      all columns.
 
-    No result depends on the unit of the data. A stable law has no value that comes again and again:
-    where more samples are tied than rounding and sampling error explain, there is no ``alpha``, and
-    where they are rounded more coarsely than the sampling error, ``reason`` says so. All presume
-    that the law is stable: a product of two Gaussians also gets an ``alpha`` below 2. Ask
-    `goodness_of_fit`.
+    No result depends on the unit of the data. A stable law has no value that comes again and again.
+    There is no ``alpha`` where a share of the samples above 1/√n, which no sampling error hides,
+    lies at values that come three times or more (a unit that is off, clipped or coarsely rounded
+    numbers), or where a quarter has a copy. Both estimators presume that the law is stable: a
+    product of two Gaussians also gets an ``alpha`` below 2. Ask `goodness_of_fit`.
 
     Examples:
         >>> law = SymmetricStable(alpha=1.5, scale=2.0)
@@ -110,28 +99,17 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     data = floats("samples", samples)
     in_columns = data.ndim in (1, 2) and data.size > 0 and len(data) > 1
     require("samples", data, in_columns, "two samples or more, in one column or several")
-    largest = max(data.max(), -data.min())
-    unit = _DIVISOR if largest > _LARGE else 1.0
-    columns = data.reshape(len(data), -1) / unit
-    if confidence > _NEXT_TO_1:
-        margin = -special.ndtri((1 - confidence) / 2)
-    else:
-        margin = special.ndtri((1 + confidence) / 2)
+    require("samples", data, np.abs(data) <= LARGEST, f"of a size up to {LARGEST:g}")
+    columns = data.reshape(len(data), -1)
+    margin = -special.ndtri((1 - confidence) / 2)
     estimates = _ESTIMATORS[method](columns, margin)
 
-    ties = find_ties(columns)
     has_spread = estimates.scale != 0
-    beyond_sampling_error = ties.share > 1 / np.sqrt(len(data))
-    has_atoms = has_spread & beyond_sampling_error
-    with np.errstate(over="ignore"):
-        scale = unit * estimates.scale
-        loc = unit * estimates.loc
-    is_coarse = _is_coarse(ties, estimates, len(data), method)
+    tied = _share_of_ties(columns)
+    is_tied = has_spread & (tied > 0)
     doubts: list[tuple[Any, Any]] = [
         (~has_spread, "the interquartile range is zero"),
-        (~np.isfinite(scale) | ~np.isfinite(loc), "scale or loc is beyond the largest float"),
-        (has_atoms, _describe_atoms(ties, has_atoms, unit)),
-        (is_coarse, "the samples are rounded too coarsely"),
+        (is_tied, [f"{100 * share:.0f} % of the samples are tied" for share in tied]),
         (np.isnan(estimates.alpha), "the characteristic function is lost in its noise"),
         (estimates.alpha == 2, "alpha is held at 2: the tails are no heavier than a Gaussian's"),
         (estimates.alpha < LOWEST_ALPHA + 1e-9, f"alpha is held at {LOWEST_ALPHA}"),
@@ -149,41 +127,31 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
         return values.reshape(data.shape[1:])[()]
 
     about_alpha = [estimates.alpha, estimates.alpha_low, estimates.alpha_high]
-    alpha, low, high = np.where(has_atoms, np.nan, about_alpha)  # no stable law has atoms
+    alpha, low, high = np.where(is_tied, np.nan, about_alpha)
     return StableFit(
         alpha=by_column(alpha),
-        scale=by_column(scale),
-        loc=by_column(loc),
+        scale=by_column(estimates.scale),
+        loc=by_column(estimates.loc),
         alpha_interval=(by_column(low), by_column(high)),
         method=method,
         reason=by_column(reason),
     )
 
 
-def _describe_atoms(ties: Ties, has_atoms: NDArray[np.bool_], unit: float) -> NDArray[np.str_]:
-    """Say for each column with atoms which part of the samples is tied, and where most of it is."""
-    descriptions = np.full(has_atoms.shape, "", dtype="U80")
-    for column in np.flatnonzero(has_atoms):
-        share = ties.share[column]
-        value = unit * ties.value[column]
-        per_cent = "100" if share > 0.995 else f"{100 * share:.2g}"
-        description = f"{per_cent} % of the samples are tied"
-        if not np.isnan(value):
-            description += f", most of them at {value:.6g}"
-        descriptions[column] = description
-    return descriptions
-
-
-def _is_coarse(ties: Ties, estimates: _Estimates, count: int, method: Method) -> NDArray[np.bool_]:
-    """Return where rounding moves the estimate by more than its sampling error.
-
-    A quantile moves within its run of equal values, by half of its share at most. What rounding to
-    a step does to the logarithm of the characteristic function is (step/scale)²/24.
-    """
-    if method == "mcculloch":
-        return ties.run / 2 > 1 / np.sqrt(count)
-    scale = np.where(estimates.scale > 0, estimates.scale, np.inf)
-    return ties.step / scale > np.sqrt(24 / np.sqrt(count))
+def _share_of_ties(columns: Array) -> Array:
+    """Return the share of each column's samples that are tied, 0 where it may be chance."""
+    ordered = np.sort(columns, axis=0)
+    shares = []
+    for times in (_TIED, 2):
+        ends = len(ordered) - times + 1
+        is_first = ordered[times - 1 :] == ordered[:ends]  # of so many equal ones in a row
+        is_tied = np.zeros(ordered.shape, dtype=bool)
+        for k in range(times):
+            is_tied[k : k + ends] |= is_first
+        shares.append(is_tied.mean(axis=0))
+    tied, paired = shares
+    tied = np.where(paired > _PAIRED, paired, tied)
+    return np.where(tied > 1 / np.sqrt(len(columns)), tied, 0.0)
 
 
 def _accepted_alphas(
@@ -365,190 +333,9 @@ def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
     return real * np.outer(level_slope, level_slope), imaginary / products
 
 
-def _by_likelihood(data: Array, margin: float) -> _Estimates:
-    """Fit by maximum likelihood over alpha, log scale and location, one column after the other.
-
-    The interval holds every ``alpha`` that the likelihood-ratio test accepts, ``2 log ratio ≤
-    margin²``: at ``alpha = 2`` the information about ``alpha`` is infinite, so that there is no
-    standard error to build an interval from.
-    """
-    first = _by_quantiles(data, margin)
-    columns = first.alpha.size
-    alpha, low, high = np.full((3, columns), np.nan)
-    log_scale, shift = np.zeros((2, columns))
-    for c in np.flatnonzero(first.scale):
-        with np.errstate(over="ignore"):
-            standardised = (data[:, c] - first.loc[c]) / first.scale[c]
-        x = np.clip(standardised, -_LARGE, _LARGE)  # log p feels the logarithm of what is far out
-        alpha[c], log_scale[c], shift[c], low[c], high[c] = _most_likely(x, first.alpha[c], margin)
-    scale = first.scale * np.exp(log_scale)
-    loc = first.loc + first.scale * shift
-    return _Estimates(alpha, scale, loc, low, high)
-
-
-class _Peak(NamedTuple):
-    """The greatest mean log-likelihood at one alpha, and the log scale and location it has."""
-
-    height: float
-    log_scale: float
-    shift: float
-
-
-def _most_likely(x: Array, first_alpha: float, margin: float) -> tuple[float, ...]:
-    """Return alpha, log scale, location and the ends of alpha's interval for one column.
-
-    The profile likelihood, its maximum over scale and location as a function of alpha, is known at
-    tabulated alphas below 2; a spline through these gives its own maximum, and where it has fallen
-    so far that the likelihood-ratio test refuses. At ``alpha = 2`` it is known in closed form.
-    """
-    from scipy.interpolate import CubicSpline
-
-    allowance = margin**2 / (2 * x.size)  # of the mean log-likelihood, in the accepted interval
-    alphas, peaks = _profile(x, first_alpha, allowance)
-    # The splines run over tilt = −log(2 − alpha), along which the share of the tails falls evenly.
-    tilts = -np.log(2 - alphas)
-    height_at = CubicSpline(tilts, [peak.height for peak in peaks])
-    position_at = CubicSpline(tilts, [peak[1:] for peak in peaks])
-
-    turning_points = height_at.derivative().roots(extrapolate=False)
-    candidates = np.append(tilts, turning_points)
-    tilt = candidates[height_at(candidates).argmax()]
-    height = height_at(tilt)
-    log_scale, shift = position_at(tilt)
-    gaussian = _gaussian_peak(x)
-    if gaussian.height >= height:
-        tilt = np.inf
-        height, log_scale, shift = gaussian
-
-    # The interval ends where the profile crosses what the test just accepts.
-    lowest_accepted = height - allowance
-    crossings = height_at.solve(lowest_accepted, extrapolate=False)
-    low = crossings.max(where=crossings < tilt, initial=tilts[0])
-    high = crossings.min(where=crossings > tilt, initial=tilts[-1])
-    if gaussian.height >= lowest_accepted:
-        high = np.inf
-    alpha, low, high = np.clip(2 - np.exp(-np.array([tilt, low, high])), LOWEST_ALPHA, 2)
-    return alpha, log_scale, shift, low, high
-
-
-def _gaussian_peak(x: Array) -> _Peak:
-    """Return the peak at alpha = 2, where mean and variance, ``2·scale²``, are the most likely."""
-    mean = x.mean()
-    with np.errstate(over="ignore"):  # far from all Gaussians
-        variance = np.mean((x - mean) ** 2)
-    height = -np.log(2 * np.pi * variance) / 2 - 0.5
-    return _Peak(height, np.log(variance / 2) / 2, mean)
-
-
-def _profile(x: Array, first_alpha: float, allowance: float) -> tuple[Array, list[_Peak]]:
-    """Walk over tabulated alphas from the first to either side; return these and their peaks.
-
-    A walk ends where the profile has fallen by the allowance from the best alpha that was seen, and
-    has been left three alphas behind. Each peak is looked for from that of the alpha before.
-    """
-    alphas, cubics, informations = _log_density_table()
-    start = int(np.abs(alphas - first_alpha).argmin())
-    peaks = {start: _peak(cubics[start], informations[start], x, 0.0, 0.0)}
-    for side in (-1, 1):
-        i = start
-        best = start
-        while 0 <= i + side < alphas.size:
-            is_high = peaks[i].height >= peaks[best].height - allowance
-            if abs(i - best) >= 3 and not is_high:
-                break
-            previous = peaks[i]
-            i += side
-            peaks[i] = _peak(cubics[i], informations[i], x, previous.log_scale, previous.shift)
-            if peaks[i].height > peaks[best].height:
-                best = i
-    visited = sorted(peaks)
-    return alphas[visited], [peaks[i] for i in visited]
-
-
-def _peak(cubics: Array, information: Array, x: Array, log_scale: float, shift: float) -> _Peak:
-    """Maximise the mean log-likelihood at one alpha over log scale and location.
-
-    Fisher scoring: a step is the gradient over the Fisher information. Steps are at most 1, and
-    halved after one that led down, as near the cusp of a small alpha.
-
-    Args:
-        cubics: Coefficients of log p in t on each panel, and
-        information: on log scale and location, both from `_log_density_table`.
-        log_scale: Where to start, as is `shift`.
-    """
-    height = -np.inf
-    step = np.zeros(2)  # down in log scale, and in location in units of the scale
-    for _ in range(_SCORING_STEPS):
-        z = (x - shift) * np.exp(-log_scale)
-        log_density, slope = _log_density(cubics, z)
-        new_height = log_density.mean() - log_scale
-        if new_height < height:
-            step = step / 2
-        else:
-            height = new_height
-            best_log_scale = log_scale
-            best_shift = shift
-            descent = np.array([1 + np.mean(z * slope), np.mean(slope)])  # minus the gradient
-            step = np.clip(descent / information, -1, 1)
-        log_scale = best_log_scale - step[0]
-        shift = best_shift - step[1] * np.exp(best_log_scale)
-        gain = step @ descent / 2  # of the last step, to second order
-        if gain < _LEAST_GAIN:
-            break
-    return _Peak(height + gain, log_scale, shift)
-
-
-def _log_density(cubics: Array, z: Array) -> tuple[Array, Array]:
-    """Return log p and its derivative at z, from a table of cubics in ``t = arsinh |z|``."""
-    t = np.arcsinh(np.abs(z))
-    panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
-    within = t - panel * _SPACING
-    cubic = cubics.take(panel, axis=1)
-    derivative = np.arange(1, 4)[:, None] * cubic[1:]
-    slope_in_t = polyval(within, derivative, tensor=False)
-    slope = slope_in_t * np.sign(z) / np.hypot(1, z)  # d|t|/dz
-    log_density: Any = polyval(within, cubic, tensor=False)
-    return log_density, slope
-
-
-@functools.cache
-def _log_density_table() -> tuple[Array, Array, Array]:
-    """Tabulate log p over alphas, as cubics in ``t = arsinh |x|``.
-
-    Returns the alphas, denser towards 2; the coefficients, shape (alphas, 4, panels), lowest power
-    first; and the Fisher informations on log scale and on location, shape (alphas, 2).
-    """
-    from scipy.interpolate import CubicSpline
-
-    far_from_two = np.linspace(LOWEST_ALPHA, 1.7, 48)[:-1]
-    near_two = 2 - np.geomspace(0.3, _NEAREST, 49)
-    alphas = np.append(far_from_two, near_two)
-    t = _SPACING * np.arange(_NODES)
-    panel_start = t[:-1]
-    cubics = []
-    informations = []
-    for alpha in alphas:
-        log_density = SymmetricStable(alpha).logpdf(np.sinh(t))
-        ends = ((1, 0.0), (1, -alpha - 1))  # the slopes at the median and far out
-        cubic = CubicSpline(t, log_density, bc_type=ends).c[::-1]
-        slope = cubic[1]
-        scale_score = 1 + slope * np.tanh(panel_start)
-        loc_score = slope / np.cosh(panel_start)
-        mass = np.exp(log_density[:-1]) * np.cosh(panel_start) * _SPACING
-        mass[1:] *= 2  # the other half of the law
-        informations.append(np.stack([scale_score, loc_score]) ** 2 @ mass)
-        cubic[1:, -1] = -alpha - 1, 0, 0  # a power of x from there on
-        cubics.append(cubic)
-    all_cubics = np.array(cubics)
-    all_informations = np.array(informations)
-    read_only(alphas, all_cubics, all_informations)
-    return alphas, all_cubics, all_informations
-
-
 _ESTIMATORS: dict[str, Callable[[Array, float], _Estimates]] = {
     "mcculloch": _by_quantiles,
     "ecf": _by_characteristic_function,
-    "mle": _by_likelihood,
 }
 
 

@@ -18,7 +18,7 @@ from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.signatures import Finite, FiniteReals, Positive, checked, constrained, floats, require
+from lwcore.signatures import FiniteReals, checked, constrained, floats, require
 from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, standard_law
 
 
@@ -31,11 +31,21 @@ def _is_size(size: Any) -> bool:
     return math.prod(map(int, sides)) < 2**60  # numbers, of eight bytes each
 
 
+LARGEST = 1e150  # in size, of all that has a unit: products and squares of it are floats
+LEAST = 1e-150  # of scales and of probabilities but 0
 if TYPE_CHECKING:
     TailIndex = float
+    Scale = float
+    Location = float
     Size = int | Sequence[int]
 else:
     TailIndex = constrained(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
+    Scale = constrained(
+        Real, "a number from 1e-150 to 1e150", lambda scale: LEAST <= scale <= LARGEST
+    )
+    Location = constrained(
+        Real, "a number from −1e150 to 1e150", lambda loc: -LARGEST <= loc <= LARGEST
+    )
     Size = constrained(
         object, "a whole number, 0 or above, or a tuple of them, of a product below 2^60", _is_size
     )
@@ -43,8 +53,6 @@ else:
 _AT_MEDIAN = -30.0  # in log x: so near, all is as at the median, to rounding
 _FAR_OUT = 230.0  # in log x: so far out, all is a power of x, to rounding
 _NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it
-_TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
-_FARTHEST = 1e300  # in scales
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
@@ -54,8 +62,9 @@ class SymmetricStable:
     """The symmetric α-stable law, ``E exp(iuX) = exp(i u loc − scale^α |u|^α)``, of Eq. (31).
 
     `loc` is the median, and the mean if ``alpha > 1``. Methods take arrays of any shape, in the
-    units of the data; NaN stays NaN. ``pdf``, ``cdf``, ``sf`` and ``score`` have a relative error
-    below 1e-12, in the far tails too (1e-10 for ``score`` at ``alpha`` below 0.6).
+    units of the data, up to 1e150 in size or infinite; NaN stays NaN. ``pdf``, ``cdf``, ``sf`` and
+    ``score`` have a relative error below 1e-12, in the far tails too (1e-10 for ``score`` at
+    ``alpha`` below 0.6).
 
     Examples:
         >>> cauchy = SymmetricStable(alpha=1.0)
@@ -66,78 +75,43 @@ class SymmetricStable:
     """
 
     alpha: TailIndex
-    scale: Positive = 1.0
-    loc: Finite = 0.0
+    scale: Scale = 1.0
+    loc: Location = 0.0
 
     def pdf(self, x: ArrayLike) -> Array:
-        """Return the probability density; 0 where it is too small for a float, see `logpdf`."""
+        """Return the probability density; 0 where that of unit scale is too small for a float."""
         z = np.abs(self._standardise(x))
-        standard = standard_law(self.alpha)(z, DENSITY)
-        if self.scale >= 1:
-            return standard[()] / self.scale
-        with np.errstate(over="ignore"):
-            density = standard / self.scale
-        is_lost = standard < _TINY
-        if is_lost.any():  # too small for a float before the division, perhaps not after
-            density = np.where(is_lost, np.exp(self.logpdf(x)), density)
-        return density[()]
+        return standard_law(self.alpha)(z, DENSITY)[()] / self.scale
 
     def logpdf(self, x: ArrayLike) -> Array:
         """Return the logarithm of the density, also where that is too small for a float."""
         z = np.abs(self._standardise(x))
-        law = standard_law(self.alpha)
-        log_density = law.log_density(z)
-        is_far = np.isinf(z)
-        if is_far.any():
-            far = law.log_far(self._log_distance(x), DENSITY)
-            log_density = np.where(is_far, far, log_density)
-        return log_density[()] - np.log(self.scale)
+        return standard_law(self.alpha).log_density(z)[()] - np.log(self.scale)
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the probability of a value at most `x`.
 
         Far on the right it is 1 to rounding; what is missing there is `sf`.
         """
-        return self._tail(x, side=-1)
+        return self._tail(-self._standardise(x))
 
     def sf(self, x: ArrayLike) -> Array:
         """Return the probability of a value above `x`, ``1 − cdf(x)`` without the cancellation."""
-        return self._tail(x, side=1)
+        return self._tail(self._standardise(x))
 
-    def _tail(self, x: ArrayLike, side: int) -> Array:
-        """Return the probability beyond `x`, on the right (1) or the left (−1).
-
-        The law is symmetric: only the upper half of the standard law is computed. Where ``(x −
-        loc)/scale`` is beyond a float, the tail is a power of it, taken by logarithms.
-        """
-        z = side * self._standardise(x)
-        law = standard_law(self.alpha)
-        tail = law(np.abs(z), TAIL)
-        is_far = np.isinf(z)
-        if is_far.any():
-            far = np.exp(law.log_far(self._log_distance(x), TAIL))
-            tail = np.where(is_far, far, tail)
+    def _tail(self, z: Array) -> Array:
+        """Return the probability beyond z, of which the standard law is computed on one side."""
+        tail = standard_law(self.alpha)(np.abs(z), TAIL)
         return np.where(z < 0, 1 - tail, tail)[()]
 
     def _standardise(self, x: ArrayLike) -> Array:
-        """Return ``z = (x − loc)/scale``, infinite where that is beyond a float."""
-        with np.errstate(over="ignore"):
-            distance = floats("x", x) - self.loc
-            z = distance / self.scale
-            if self.loc and np.isinf(distance).any():
-                by_halves = self._half_distance(x) / (self.scale / 2)
-                z = np.where(np.isinf(distance), by_halves, z)
-            return z
-
-    def _half_distance(self, x: ArrayLike) -> Array:
-        """Return ``(x − loc)/2``, which is a float where ``x − loc`` may be none."""
-        return floats("x", x) / 2 - self.loc / 2
-
-    def _log_distance(self, x: ArrayLike) -> Array:
-        """Return ``log |x − loc|/scale``, also where that is beyond a float."""
-        half = np.abs(self._half_distance(x))
-        with np.errstate(divide="ignore"):
-            return np.log(half) + np.log(2) - np.log(self.scale)
+        """Return ``z = (x − loc)/scale``."""
+        values = floats("x", x)
+        is_beyond = np.abs(values) > LARGEST
+        if is_beyond.any():
+            requirement = f"of a size up to {LARGEST:g}, or infinite"
+            require("x", values, ~is_beyond | np.isinf(values), requirement)
+        return (values - self.loc) / self.scale
 
     @checked
     def ppf(self, p: FiniteReals) -> Array:
@@ -146,11 +120,11 @@ class SymmetricStable:
         For a far right quantile use ``2·loc − ppf(1 − p)`` with ``1 − p`` given as a small number.
         """
         probability = floats("p", p)
-        require("p", probability, (probability >= 0) & (probability <= 1), "in [0, 1]")
+        is_known = (probability == 0) | ((probability >= LEAST) & (probability <= 1))
+        require("p", probability, is_known, "0, or in [1e-150, 1]")
         side = np.sign(probability - 0.5)
-        distance = _upper_quantile(self.alpha, self.scale, probability)
-        with np.errstate(over="ignore"):
-            return self.loc + side * distance
+        with np.errstate(over="ignore"):  # of a quantile that no float holds: infinite
+            return self.loc + side * self.scale * _upper_quantile(self.alpha, probability)
 
     def score(self, x: ArrayLike) -> Array:
         """Return the score ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2.
@@ -158,13 +132,8 @@ class SymmetricStable:
         It says in which direction, and how strongly, a value at x argues for another location.
         """
         z = self._standardise(x)
-        with np.errstate(over="ignore"):
-            score = np.sign(z) * standard_law(self.alpha).score(np.abs(z)) / self.scale
-        is_far = np.isinf(z)
-        if self.alpha < 2 and is_far.any():
-            half_distance = np.where(is_far, self._half_distance(x), 1.0)
-            score = np.where(is_far, (self.alpha + 1) / 2 / half_distance, score)
-        return score[()]
+        score = np.sign(z) * standard_law(self.alpha).score(np.abs(z))
+        return score[()] / self.scale
 
     def fisher_information(self) -> float:
         """Return the Fisher information for location, ``E[score²] = I_α/scale²``.
@@ -173,9 +142,8 @@ class SymmetricStable:
         curvature at zero of the divergence in Eq. (32).
         """
         shift = 1e-10  # so small that the divergence is I_α shift²/2 to rounding
-        at_unit_scale = np.float64(_unit_divergence(self.alpha, shift / 2) * 2 / shift**2)
-        with np.errstate(over="ignore"):
-            return float(at_unit_scale / self.scale / self.scale)
+        at_unit_scale = _unit_divergence(self.alpha, shift / 2) * 2 / shift**2
+        return at_unit_scale / self.scale / self.scale
 
     @checked
     def kl(self, shift: FiniteReals) -> Array:
@@ -185,15 +153,10 @@ class SymmetricStable:
         ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
         distance = np.abs(floats("shift", shift))
+        require("shift", distance, distance <= LARGEST, f"of a size up to {LARGEST:g}")
         divergence_at = np.vectorize(_unit_divergence, otypes=[float])
-        with np.errstate(over="ignore"):
-            half_shift = distance / self.scale / 2
-            divergence = divergence_at(self.alpha, np.minimum(half_shift, _FARTHEST))
-        is_beyond = half_shift > _FARTHEST
-        if is_beyond.any():
-            log_farther = np.log(distance[is_beyond]) - np.log(self.scale) - np.log(2 * _FARTHEST)
-            divergence[is_beyond] += (self.alpha + 1) * log_farther if self.alpha < 2 else np.inf
-        return divergence[()]
+        with np.errstate(over="ignore"):  # of a Gaussian's
+            return divergence_at(self.alpha, distance / self.scale / 2)[()]
 
     @checked
     def sample(self, size: Size, rng: Generator | RandomState) -> Array:
@@ -212,8 +175,8 @@ class SymmetricStable:
         return self.loc + self.scale * standard
 
 
-def _upper_quantile(alpha: float, scale: float, probability: Array) -> Array:
-    """Return the distance of quantiles from the median, in any shape; not below 0.
+def _upper_quantile(alpha: float, probability: Array) -> Array:
+    """Return the distance of quantiles from the median at unit scale, in any shape; not below 0.
 
     Three ways, each where it loses no digits: far out the law is a power of x; near the median,
     where the tail is nearly ½, the probability between median and quantile is what counts; and
@@ -221,32 +184,21 @@ def _upper_quantile(alpha: float, scale: float, probability: Array) -> Array:
     """
     tail = np.minimum(probability, 1 - probability)
     if alpha == 2:
-        with np.errstate(over="ignore"):
-            return scale * (np.sqrt(2) * np.abs(special.ndtri(tail)))
+        return np.sqrt(2) * np.abs(special.ndtri(tail))
     law: Any = standard_law(alpha)
     from_median = np.abs(probability - 0.5).ravel()  # to the last digit
     flat_tail = tail.ravel()
-    with np.errstate(divide="ignore", over="ignore"):
-        log_x = _pareto_quantile(alpha, flat_tail)
+    pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
+    with np.errstate(divide="ignore"):  # at a tail of 0, and at the median
+        log_x = np.log(pareto / flat_tail) / alpha
         nearest = law.near_end / 2 * law.near[DENSITY][-1]
         is_near = from_median < min(_NEAR_HALF, nearest)
         log_x[is_near] = np.log(law.to_median(from_median[is_near]))
-        inner = np.flatnonzero((log_x < _FAR_OUT) & ~is_near)
-        if inner.size:
-            log_x[inner] = _inner_quantile(law, flat_tail[inner])
-        x = np.exp(log_x)
-        # the scale may bring back what is beyond a float at unit scale
-        distance = np.where(np.isinf(x), np.exp(log_x + np.log(scale)), scale * x)
-    return distance.reshape(probability.shape)[()]
-
-
-def _pareto_quantile(alpha: float, tail: Array) -> Array:
-    """Return log x with ``P(X > x) = tail`` at unit scale, by the power of x that holds far out."""
-    constant = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ constant · x^−α
-    is_tiny = tail < _TINY
-    ratio = np.where(is_tiny, np.inf, constant / tail)
-    log_ratio_of_tiny = np.log(constant) - np.log(tail)
-    return np.where(is_tiny, log_ratio_of_tiny, np.log(ratio)) / alpha
+    inner = np.flatnonzero((log_x < _FAR_OUT) & ~is_near)
+    if inner.size:
+        log_x[inner] = _inner_quantile(law, flat_tail[inner])
+    with np.errstate(over="ignore"):
+        return np.exp(log_x).reshape(probability.shape)[()]
 
 
 def _inner_quantile(law: Callable[[Array, int], Array], tail: Array) -> Array:
@@ -276,7 +228,7 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
 
     L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
     over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
-    for ``0 < h ≤ 1e100``. The variable is ``t = asinh z``, z the distance from the nearer location,
+    for ``0 < h ≤ 1e150``. The variable is ``t = asinh z``, z the distance from the nearer location,
     in panels of `order` nodes that are short where the law bends from its bell into its tail. Both
     are kept for later calls, and so read-only.
     """

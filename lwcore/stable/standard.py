@@ -42,7 +42,7 @@ def standard_law(alpha: float) -> _Gaussian | _Stable:
 class _Gaussian:
     """The law at α = 2, of variance 2, with the methods that `_Stable` has.
 
-    All are closed forms; there is no power of x far out, so that `log_far` is −∞.
+    All are closed forms.
     """
 
     near_end = 3.0  # for quadratures, as is `far_start`
@@ -57,9 +57,6 @@ class _Gaussian:
     def log_density(self, x: Array) -> Array:
         with np.errstate(over="ignore"):
             return -((x / 2) ** 2) - np.log(4 * np.pi) / 2
-
-    def log_far(self, log_x: Array, row: int) -> Array:
-        return np.full(np.shape(log_x), -np.inf)
 
     def from_median(self, x: Array) -> Array:
         return special.erf(x / 2) / 2
@@ -154,11 +151,6 @@ class _Stable:
         within = np.minimum(x, _PARETO)
         times_beyond = np.maximum(x / _PARETO, 1)
         return np.log(self(within, DENSITY)) - (self.alpha + 1) * np.log(times_beyond)
-
-    def log_far(self, log_x: Array, row: int) -> Array:
-        """Return the logarithm of a row from log x, so far out that one power of x is left."""
-        power = self.alpha + _FAR_POWER[row]
-        return np.log(self.far[row][-1]) - power * log_x
 
     def score(self, x: Array) -> Array:
         """Return the score ``−p′(x)/p(x)``, which falls as 1/x far out."""
