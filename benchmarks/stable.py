@@ -1,13 +1,11 @@
-"""Time and accuracy of the symmetric stable law and of its fits, against SciPy (`make bench`).
+"""Time and accuracy of the stable law, against SciPy, and time of its fits (`make bench`).
 
-Both laws are held against mpmath, too. SciPy is timed on fewer points where it is slow, its fit
-once, with alpha and scale free; ours fits the location as well. Ours are medians of 15 calls; the
-first call, which builds tables, stands apart.
+Both laws are held against mpmath, too. SciPy is timed on fewer points where it is slow. Ours are
+medians of 15 calls; the first call, which builds tables, stands apart.
 """
 
 import functools
 import statistics
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -23,8 +21,7 @@ from tests.test_stable_law import by_mpmath
 ALPHA = 1.5
 POINTS = 10_000  # for the functions of the law
 ROUNDS = 15
-SAMPLES = 1000  # for the fit by likelihood
-COLUMNS = 128  # for the other two fits, as in a run with 128 lags
+COLUMNS = 128  # of the fits, as in a run with 128 lags
 LONG = 8000  # samples of these
 
 Array = NDArray[np.float64]
@@ -70,13 +67,6 @@ def largest_errors(name: str, points: Array, truth: Array) -> tuple[float, float
     return largest(ours(name)), largest(scipys(name))
 
 
-def fit_by_scipy(sample: Array) -> object:
-    """Fit alpha and scale by SciPy's maximum likelihood."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its quadrature complains far out
-        return levy_stable.fit(sample, f1=0.0, floc=0.0)
-
-
 def measure_law() -> None:
     """Time and hold against mpmath the functions of the law; print and record."""
     rng = np.random.default_rng(0)
@@ -102,12 +92,10 @@ def measure_law() -> None:
 
 
 def measure_fits() -> None:
-    """Time the three fits, and SciPy's once; print and record."""
+    """Time the two fits; print and record."""
     rng = np.random.default_rng(0)
-    sample = SymmetricStable(ALPHA).sample(SAMPLES, rng)
     run = SymmetricStable(ALPHA).sample((LONG, COLUMNS), rng)
     tasks: dict[str, Task] = {
-        "mle, 1 × 1000": lambda: fit(sample, "mle"),
         "mcculloch, 128 × 8000": lambda: fit(run, "mcculloch"),
         "ecf, 128 × 8000": lambda: fit(run, "ecf"),
     }
@@ -115,7 +103,7 @@ def measure_fits() -> None:
     median = {}
     for name, task in tasks.items():
         first[name], median[name] = timed(task)
-    fits = {"first": first, "median": median, "scipy": seconds(lambda: fit_by_scipy(sample))}
+    fits = {"first": first, "median": median}
     print(f"seconds of a fit: {fits}")
     record("fits", {"alpha": ALPHA} | fits)
 
