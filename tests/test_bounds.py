@@ -399,7 +399,7 @@ def test_of_tiny_shifts_only_their_square_times_the_number_counts(together):
 
 def test_factors_that_leave_the_range_of_a_float_before_their_quotient_does_not():
     expected = sample_complexity(1.0, 1.0, 1e100, 1.5)
-    assert sample_complexity(1e300, 1e-200, 1e200, 1.5) == pytest.approx(expected, rel=1e-12)
+    assert sample_complexity(1e200, 1e-100, 1e200, 1.5) == pytest.approx(expected, rel=1e-12)
     usual = detection_threshold(10, 1.0, 1.0, 1.7)
     assert detection_threshold(10, 1e-300, 1e-300, 1.7) == pytest.approx(usual, rel=1e-14)
     assert detection_threshold(10, 1e300, 1e300, 1.7) == pytest.approx(usual, rel=1e-14)
