@@ -11,12 +11,8 @@ A module is imported when it is first named, so that ``import lwcore`` is instan
 
 import importlib
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from lwcore.extras import name_missing_extras
-
-# For type checkers, which know it by its name. `typing` takes longer to import than all of this,
-# and the program `lw` hears Ctrl-C only afterwards.
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lwcore import (
         cells,
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
-name_missing_extras()
 
 __all__ = [
     "cells",

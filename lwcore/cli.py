@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-import socket
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +13,7 @@ from pydantic import ValidationError
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from lwcore import __version__, program
+from lwcore import __version__
 from lwcore.experiment.config import Config, shipped
 from lwcore.signatures import require
 
@@ -46,17 +43,13 @@ class _Commands(TyperGroup):
                 return super().invoke(ctx)
         except (typer.Exit, BrokenPipeError):  # errors by their kind, and not ours: Typer ends them
             raise
-        except BaseException as error:
-            # A library may have made another error of the interrupt.
-            if isinstance(error, KeyboardInterrupt) or program.was_interrupted:
-                typer.echo(program.INTERRUPTED, err=True)
-                raise typer.Exit(program.STATUS) from None
-            if isinstance(error, ValidationError):
-                message = "; ".join(map(_fault, error.errors()))
-            elif isinstance(error, _WITH_MESSAGE):
-                message = str(error) or type(error).__name__
-            else:
-                raise
+        except KeyboardInterrupt:
+            typer.echo("Interrupted. `lw run` takes up what it has left unfinished.", err=True)
+            raise typer.Exit(130) from None  # 128 and the signal's number, as shells have it
+        except ValidationError as error:
+            message = "; ".join(map(_fault, error.errors()))
+        except _WITH_MESSAGE as error:
+            message = str(error) or type(error).__name__
         typer.echo(message, err=True)
         raise typer.Exit(2)
 
@@ -115,10 +108,11 @@ def run(
     config = Config.named(name)
     if scheduler is not None:
         require("executor", executor, executor == "here", "left out beside --scheduler")
-        _check_scheduler(scheduler)
     from lwcore.experiment import process_pool
     from lwcore.experiment import run as run_config
+    from lwcore.network import keep_freed_memory
 
+    keep_freed_memory()
     with ExitStack() as stack:
         pool = None
         if scheduler is not None:
@@ -128,7 +122,6 @@ def run(
             pool = client.get_executor()
         elif executor == "processes":
             pool = stack.enter_context(process_pool())
-        stack.enter_context(program.interruptible())
         result = run_config(config, pool, resume, directory)
     revision = result.attrs["revision"]
     typer.echo(f"{directory / config.name}.nc: the result, made by revision {revision}.")
@@ -142,22 +135,20 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     if figure is not None:
         _require_drawable(figure)
     data = results.load(path)
+    is_diagnosis = "measured_on" in data.attrs
+    is_drawn = is_diagnosis or "step" in data.dims
+    requirement = "left out: a sweep is drawn by the book alone"
+    require("figure", str(figure), figure is None or is_drawn, requirement)
     try:
-        if "measured_on" in data.attrs:
-            _show_diagnosis(data, figure)
-        else:
-            _show_run(path, data, figure)
-    except (AttributeError, KeyError) as error:  # of xarray, for a variable that is not there
-        raise _incomplete(path, error) from error
+        plot = _show_diagnosis(data) if is_diagnosis else _show_run(data)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # where a part is missing
+        raise ValueError(f"path = {str(path)!r}: not a whole result ({error!r}).") from error
+    if figure is not None:
+        _draw(plot, figure)
 
 
-def _incomplete(path: Path, error: Exception) -> ValueError:
-    """Return the refusal of a file that holds less than a result does, or something else."""
-    return ValueError(f"path = {str(path)!r}: lacks something that a whole result has ({error}).")
-
-
-def _show_diagnosis(data: Any, figure: Path | None) -> None:
-    """Print the answer of a diagnosis, and below it what made it; draw it if a file is named."""
+def _show_diagnosis(data: Any) -> Callable[[], Any]:
+    """Print the answer of a diagnosis, and below it what made it; return what draws it."""
     from lwcore.diagnose import Diagnosis
     from lwcore.results import environment
 
@@ -165,32 +156,25 @@ def _show_diagnosis(data: Any, figure: Path | None) -> None:
     typer.echo(f"{diagnosis}\n")
     for key in ("fingerprint", *environment()):
         typer.echo(f"{key}: {data.attrs[key]}")
-    _draw(diagnosis.plot, figure)
+    return diagnosis.plot
 
 
-def _show_run(path: Path, data: Any, figure: Path | None) -> None:
-    """Print what made a run or a sweep, and the errors of a run's networks.
+def _show_run(data: Any) -> Callable[[], Any]:
+    """Print what made a run or a sweep, and the errors of a run's networks; return what draws them.
 
-    An error is also printed as a share of the target's variance, which is that of a constant. The
-    run is drawn if a file is named; a sweep is not.
+    An error is also printed as a share of the target's variance, which is that of a constant.
     """
     from lwcore import figures
     from lwcore.tables import summary
 
-    is_run = "step" in data.dims  # and no sweep
-    has_figure = figure is None or is_run
-    require("figure", str(figure), has_figure, "left out: a sweep is drawn by the book alone")
     for key, value in data.attrs.items():
         typer.echo(f"{key}: {value}")
-    if is_run:
-        try:
-            share = data.test_loss / data.target_variance
-            columns = {"error": data.test_loss, "share of the variance": share}
-            table = summary(columns, ("model",), {"share of the variance": "share"})
-        except (TypeError, ValueError) as error:  # as of text in the place of numbers
-            raise _incomplete(path, error) from error
+    if "step" in data.dims:  # a run, and no sweep
+        share = data.test_loss / data.target_variance
+        columns = {"error": data.test_loss, "share of the variance": share}
+        table = summary(columns, ("model",), {"share of the variance": "share"})
         typer.echo(table.to_string())
-        _draw(lambda: figures.overview(data), figure)
+    return lambda: figures.overview(data)
 
 
 @app.command()
@@ -217,61 +201,24 @@ def claims(
     else:
         for name, outcome in outcomes.items():
             claim = outcome.claim
-            number = outcome.measured[claim.telling(outcome.measured)]
-            typer.echo(f"{name}: {outcome.verdict}: {number} ({claim.place})")
+            typer.echo(f"{name}: {outcome.verdict}: {claim.says} ({claim.place})")
     listed = [outcomes[name] for name in id or outcomes]
     for verdict, count in book.counts(listed).items():
         typer.echo(f"{count:4d} {verdict}")
 
 
-def _check_scheduler(address: str) -> None:
-    """Refuse, at once and in words, an address at which nothing answers.
-
-    Dask itself tries for many seconds, and prints where in its code it gave up.
-    """
-    # protocol://host:port, where a host of IPv6 stands in brackets
-    parts = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(\d{1,5})/?", address)
-    requirement = "the address of a Dask scheduler, as in tcp://127.0.0.1:8786"
-    require("scheduler", address, parts is not None, requirement)
-    protocol, host, port_in_text = parts.groups() if parts else ("", "", "")
-    port = int(port_in_text)
-    require("scheduler", address, port < 2**16, f"{requirement}, whose port is below {2**16}")
-    require("scheduler", address, protocol in (None, "tcp", "tls"), "reached by tcp:// or tls://")
-    try:
-        socket.create_connection((host.strip("[]"), port), timeout=5).close()
-    except OSError as error:
-        raise ConnectionError(
-            f"scheduler = {address!r}: nothing answers there ({error})."
-        ) from None
-
-
 def _dask_client(address: str) -> Any:
-    """Connect to a Dask scheduler; refuse in words what answers and is none.
-
-    It is asked first by a connection of its own, which gives up after `PATIENCE` seconds.
-    """
+    """Connect to a Dask scheduler."""
     try:
-        from distributed import Client, Security
-        from distributed.core import connect
+        from distributed import Client
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"--scheduler needs Dask ({error}): pip install 'lwcore[cluster]'."
         ) from None
-
-    async def greet() -> None:
-        """Connect and close. A client that cannot would try on in threads, and print where."""
-        arguments = Security().get_connection_args("client")
-        connection = await asyncio.wait_for(connect(address, **arguments), PATIENCE)
-        await connection.close()
-
     try:
-        asyncio.run(greet())
-    except Exception as error:  # whatever comes of talking to something else
-        raise ConnectionError(
-            f"scheduler = {address!r}: what answers there is no Dask scheduler, or one of another "
-            f"version ({type(error).__name__}: {error})."
-        ) from None
-    return Client(address, timeout=PATIENCE, set_as_default=False)
+        return Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"scheduler = {address!r}: no Dask scheduler ({error}).") from None
 
 
 def _require_drawable(path: Path) -> None:
@@ -286,17 +233,14 @@ def _require_drawable(path: Path) -> None:
     require("figure", str(path), not path.is_dir(), "a file, and no folder")
 
 
-def _draw(plot: Callable[[], Any], path: Path | None) -> None:
-    """Draw a figure into a file, if one is named, on white: it may be seen on any ground."""
-    if path is None:
-        return
+def _draw(plot: Callable[[], Any], path: Path) -> None:
+    """Draw a figure into a file, on white: it may be seen on any ground."""
     from lwcore.results import write_atomically
 
     ending = path.suffix.removeprefix(".").lower()
     options: Any = {"format": ending, "dpi": 150, "facecolor": "white"}
-    with program.interruptible():
-        from lwcore.figures import use_book_style
+    from lwcore.figures import use_book_style
 
-        use_book_style()
-        figure = plot()
-        write_atomically(path, lambda temporary: figure.savefig(temporary, **options))
+    use_book_style()
+    figure = plot()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, **options))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import pickle
 import re
+from itertools import cycle
 from textwrap import fill
-from typing import Any
+from typing import Any, get_args
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,6 +23,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from lwcore.experiment import config_of
+from lwcore.experiment.config import Model
 from lwcore.inference import OPTIMISER_VIEW, PAPER_V2, probes, windows
 from lwcore.signatures import Count, Positive, checked
 
@@ -37,10 +39,10 @@ SHADES: Any = (  # the palette "colorblind" of seaborn
     "#ece133",
     "#56b4e9",
 )
-MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
-COLOURS = dict(zip(MODELS, SHADES, strict=False))
+MODELS = get_args(Model)
+COLOURS = dict(zip(MODELS, cycle(SHADES), strict=False))
 OTHERS: Any = (*SHADES[5::2], "black")  # for what is no cell
-MARKERS = dict(zip(MODELS, "osD^v", strict=True))
+MARKERS = dict(zip(MODELS, cycle("osD^vPX*<>"), strict=False))
 ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
 _CLEAR = "none"

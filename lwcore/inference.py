@@ -18,8 +18,9 @@ Error, level and numbers of sequences come from the run's configuration where th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
@@ -43,9 +44,6 @@ from lwcore.stable.law import LARGEST
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
 from lwcore.window import Definition, learnability_window
-
-if TYPE_CHECKING:
-    from lwcore.experiment.config import DiagnosticSettings
 
 Noise = Literal["own", "whole"]
 Detector = Literal["mean", "variance", "likelihood", "paper_v2"]
@@ -167,12 +165,13 @@ def described(variables: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
     return xr.Dataset(data)
 
 
-def _diagnostics_of(results: xr.Dataset) -> DiagnosticSettings:
+def _diagnostics_of(results: xr.Dataset) -> dict[str, Any]:
     """Return a run's settings of what it measures: error, significance and budgets among them."""
-    # Imported here, because to diagnose a network needs no configuration, and no pydantic.
-    from lwcore.experiment.config import config_of
-
-    return config_of(results).diagnostics
+    variables = ", ".join(map(str, results.variables)) or "nothing"
+    is_of_a_run = "configuration" in results.attrs
+    require("results", variables, is_of_a_run, "the result of a run, with its configuration")
+    settings: dict[str, Any] = json.loads(results.attrs["configuration"])["diagnostics"]
+    return settings
 
 
 @checked
@@ -247,7 +246,7 @@ def required(
     else:
         scale = of_noise.scale
         alpha = of_noise.alpha
-    chance = _diagnostics_of(results).error if error is None else error
+    chance = _diagnostics_of(results)["error"] if error is None else error
     of_stable_law = "mean" if detector == "variance" else detector
     needed = xr.apply_ufunc(
         unchecked(sequences_needed),
@@ -316,7 +315,7 @@ def windows(
         definition: See `lwcore.window.learnability_window`.
         options: Of `required`: ``detector``, ``noise``, ``rule``, ``envelope_squared``, ``error``.
     """
-    numbers = _diagnostics_of(results).budgets if n_sequences is None else n_sequences
+    numbers = _diagnostics_of(results)["budgets"] if n_sequences is None else n_sequences
     return window_of(required(results, **options), numbers, definition)
 
 
@@ -360,7 +359,7 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     """
     names = ["signal", "signal_error", "n_measured", "view"]
     _require_content("results", results, dict.fromkeys(names, ()))
-    chance = _diagnostics_of(results).significance if level is None else level
+    chance = _diagnostics_of(results)["significance"] if level is None else level
     family: list[Any] = ["probe", "lag"]
 
     def test(of_view: xr.Dataset) -> xr.DataArray:

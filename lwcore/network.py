@@ -9,9 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +31,6 @@ from lwcore.signatures import (
     require,
     unchecked,
 )
-from lwcore.state_dicts import require_optimizer_state, require_state
 from lwcore.tasks import Sequences, check
 from lwcore.trace import Trace
 
@@ -56,13 +53,6 @@ class Network(nn.Module):
         weight = (draws * 2 - 1) / cell.hidden_size**0.5
         self.weight = nn.Parameter(weight.to(cell.bias))
         self.bias = nn.Parameter(torch.zeros_like(self.weight[0]))
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Take parameters from a state dictionary; refuse that of another kind of network."""
-        require_state("state_dict", self, state_dict, strict=strict)
-        return super().load_state_dict(state_dict, strict, assign)
 
     @own_precision
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
@@ -115,60 +105,19 @@ class Network(nn.Module):
         return trace, self.loss_gradients(self.residual(trace.outputs, targets))
 
 
-# Parameters of mallopt, from malloc.h, and what glibc begins with.
-_TRIM_THRESHOLD = -1
-_MMAP_MAX = -4
-_DEFAULTS = {_MMAP_MAX: 65_536, _TRIM_THRESHOLD: 128 * 1024}
-_KEEPING = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1}  # no separate mappings, no trimming
-
-
 def keep_freed_memory() -> bool:
     """Ask the C library to keep what this process frees; return whether it could be asked.
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
     much as filling it: a quarter of a step at B = 128, T = 512, H = 128. The process holds what it
-    has freed from then on: call this in a program of your own. `train` does not. To keep it for a
-    while only, use `freed_memory_kept`.
+    has freed from then on: `lw run` and workers of `process_pool` do so, `train` does not.
     """
-    return _tell_allocator(_KEEPING)
-
-
-@contextmanager
-def freed_memory_kept() -> Iterator[None]:
-    """Keep freed memory within a ``with`` block, then give it back.
-
-    Several threads may do so at once: memory is given back when the last of them leaves.
-    """
-    with _keepers.lock:
-        _keepers.count += 1
-        keep_freed_memory()
-    try:
-        yield
-    finally:
-        with _keepers.lock:
-            _keepers.count -= 1
-            if _keepers.count == 0 and _tell_allocator(_DEFAULTS):
-                ctypes.CDLL(None).malloc_trim(0)
-
-
-class _Keepers:
-    """How many threads want freed memory kept."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.count = 0
-
-
-_keepers = _Keepers()
-
-
-def _tell_allocator(settings: dict[int, int]) -> bool:
-    """Set parameters of the C library's allocator, where it is glibc's; return whether all held."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
+    except (AttributeError, OSError, TypeError):  # another C library than glibc
         return False
-    return all(mallopt(parameter, value) for parameter, value in settings.items())
+    # of malloc.h: no separate mappings (M_MMAP_MAX), no trimming (M_TRIM_THRESHOLD)
+    return bool(mallopt(-4, 0) and mallopt(-1, 2**31 - 1))
 
 
 @dataclass
@@ -256,9 +205,11 @@ def train(
         descent = torch.optim.SGD(parameters, lr=learning_rate)
     start = resume_from or Progress()
     if resume_from is not None:
-        # Of one precision: a state that was rounded would go on with other bits.
-        require_state("resume_from.network", network, start.network, same_type=True)
-        require_optimizer_state("resume_from.optimizer", descent, start.optimizer)
+        # PyTorch refuses other names and shapes, but rounds: and goes on with other bits.
+        for name, parameter in network.named_parameters():
+            given = start.network.get(name, parameter)
+            same_type = given.dtype == parameter.dtype
+            require(f"resume_from.network.{name}", given, same_type, f"of {parameter.dtype}")
         network.load_state_dict(start.network)
         descent.load_state_dict(start.optimizer)
 

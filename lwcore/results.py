@@ -3,12 +3,11 @@
 Numbers in a file are under HDF5's checksums, which every HDF5 library verifies as it reads them.
 Texts are not: labels and the configuration among them. So a file ends with a line of its own,
 behind all that HDF5 reads, with the SHA-256 of every byte before; `load` compares. A recorded file
-has a line in ``SHA256SUMS`` beside it, too, as `sha256sum` writes them.
+has a line in ``SHA256SUMS`` beside it, too, as ``sha256sum *.nc`` writes them.
 """
 
 from __future__ import annotations
 
-import codecs
 import functools
 import hashlib
 import io
@@ -18,7 +17,6 @@ import random
 import re
 import subprocess
 import sys
-import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,12 +32,7 @@ from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
 _SEAL = b"\nSHA-256 of every byte before this line: "
-# A line of a list, "digest  name", "digest *name" or "SHA256 (name) = digest". A backslash in front
-# says that in the name a backslash, and the end of a line, are written with one.
-_LISTED = re.compile(
-    rb"(\\?)([0-9a-fA-F]{64})[ \t](.+)|(\\?)SHA256 \((.+)\) = ([0-9a-fA-F]{64})", re.DOTALL
-)
-_ESCAPES = {"\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+_LISTED = re.compile(r"([0-9a-fA-F]{64}) [ *]([^/\\]+)")  # a line of a list: digest and name
 _PACKAGE = Path(__file__).parent
 
 
@@ -49,7 +42,6 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
     `write` is given the path of a temporary file beside it, which a process that is killed leaves.
     """
-    require("path", str(path), path.name != "", "the path of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -60,9 +52,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        with suppress(
-            OSError
-        ):  # a read-only file system removes nothing, not even what is not there
+        with suppress(OSError):  # a read-only file system refuses to remove what is not there
             temporary.unlink()
 
 
@@ -87,10 +77,7 @@ def load(path: str | Path) -> xr.Dataset:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
-    try:
-        content = path.read_bytes()
-    except OSError as error:  # which names no path where reading fails, and not opening
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    content = path.read_bytes()
     listed = _listed_digests(path)
     try:
         digest = hashlib.sha256(content).hexdigest()
@@ -133,9 +120,6 @@ def from_bytes(content: bytes) -> xr.Dataset:
     netcdf, seal, digest = content.rpartition(_SEAL)
     if not seal:
         netcdf = content
-        # cut off within the line, behind its first words
-        if any(content.endswith(_SEAL[:length]) for length in range(9, len(_SEAL))):
-            raise ValueError("its last line is cut off: damaged")
     elif digest != _sealing_digest(netcdf):
         raise ValueError("its bytes are not those that its last line vouches for: damaged")
     # Read once by h5py: h5netcdf fails untidily on damaged structure.
@@ -151,99 +135,27 @@ def _sealing_digest(netcdf: bytes) -> bytes:
 
 
 def _listed_digests(path: Path) -> set[str]:
-    """Return the SHA-256 digests that the list beside a file gives for it: one, as a rule, or none.
+    """Return the SHA-256 digests that the list beside a file has for it: one, as a rule, or none.
 
-    Reads what `sha256sum` and its relatives write: text and binary mode, ``./`` in front of names,
-    BSD's tagged lines, capital letters, either end of line. A list that cannot be understood
-    vouches for nothing, and is refused.
+    A list names files of its own folder, in the form of ``sha256sum *.nc``. Another form is
+    refused, because nothing that it says would be compared.
     """
     manifest = path.with_name(MANIFEST)
-    try:
-        content = manifest.read_bytes()
-    except FileNotFoundError:
+    if not manifest.exists():
         return set()
     digests = set()
-    # `sha256sum --zero` ends lines with a zero
-    lines = content.removeprefix(codecs.BOM_UTF8).replace(b"\0", b"\n").splitlines()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith(b"#"):
-            continue
+    text = os.fsdecode(manifest.read_bytes())
+    for number, line in enumerate(text.splitlines(), start=1):
         entry = _LISTED.fullmatch(line)
         if entry is None:
-            start = line[:80].decode(errors="replace")
             raise ValueError(
-                f"path = {str(manifest)!r}: line {number} is not one that sha256sum writes, "
-                f"{start!r}. Write the list anew (sha256sum *.nc > {MANIFEST}), or remove it."
+                f"path = {str(manifest)!r}: line {number} is not a digest and the name of a file "
+                f"beside it, {line[:80]!r}. Write the list anew (sha256sum *.nc > {MANIFEST})."
             )
-        # The first three groups are those of "digest  name", the others those of a tagged line.
-        escaped, digest, name, tag_escaped, tagged_name, tagged_digest = entry.groups()
-        if name is None:
-            escaped = tag_escaped
-            digest = tagged_digest
-            name = b" " + tagged_name
-        if _is_meant(path, _meant_names(os.fsdecode(name), bool(escaped))):
-            digests.add(digest.decode().lower())
+        digest, name = entry.groups()
+        if name == path.name:
+            digests.add(digest.lower())
     return digests
-
-
-def _meant_names(text: str, escaped: bool) -> list[str]:
-    """Return the names that a listed text may mean: as it is, and as other programs write it.
-
-    Args:
-        escaped: Whether a backslash and the end of a line are written with a backslash.
-    """
-    if escaped:
-        # in one pass: of a backslash that is written twice the second begins nothing
-        text = re.sub(r"\\[nr\\]", lambda match: _ESCAPES[match.group()], text)
-    # the first letter says in which mode the file was read: " " or "*"
-    name = text[1:] if text[:1] in (" ", "*") else text
-    stripped = name.strip()  # an editor may have left spaces behind a name
-    names = [name, stripped]
-    if len(stripped) > 2 and stripped[0] == stripped[-1] and stripped[0] in "'\"":
-        names.append(stripped[1:-1])
-    # written on Windows
-    return names + [name.replace("\\", "/") for name in names if "\\" in name]
-
-
-def _is_meant(path: Path, names: list[str]) -> bool:
-    """Return whether one of some listed names means a file: beside the list, or from further up."""
-    folder = path.parent
-    if any(_is_path_of(folder / name, path) for name in names):
-        return True
-    # a file in a folder of the same name below has this line for itself
-    if any(os.path.lexists(folder / name) for name in names):
-        return False
-    return any(_is_end_of(name, path) for name in names)
-
-
-def _is_path_of(listed: Path, path: Path) -> bool:
-    """Return whether two paths name one place, by links too, however letters are composed."""
-    first = _composed(listed)
-    second = _composed(path)
-    if first == second:
-        return True
-    # a folder may be reached by a link; a link to a file is a name of its own
-    return first.name == second.name and _is_one_folder(listed.parent, path.parent)
-
-
-def _composed(path: Path) -> Path:
-    """Return a whole path with its letters composed: macOS writes an accent by itself."""
-    return Path(unicodedata.normalize("NFC", os.path.abspath(path)))
-
-
-def _is_one_folder(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to one folder; not if one of them is not there."""
-    try:
-        return os.path.samefile(first, second)
-    except (OSError, ValueError):  # one that is not there, or no path
-        return False
-
-
-def _is_end_of(listed: str, path: Path) -> bool:
-    """Return whether a listed path with folders is the end of a file's: listed from further up."""
-    parts = Path(listed).parts
-    end_of_path = Path(os.path.realpath(path)).parts[-len(parts) :]
-    return len(parts) > 1 and end_of_path == parts
 
 
 @functools.cache  # that of the code that runs: a commit that follows changes nothing of it

@@ -9,7 +9,6 @@ own: no switch of Python or jaxtyping removes them, and they take half of jaxtyp
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import inspect
 import math
@@ -176,7 +175,7 @@ def allowed(hint: Any) -> str:
         return f"one of {', '.join(map(repr, parts))}"
     if origin in _UNIONS:
         return " or ".join(map(allowed, parts))
-    if origin is collections.abc.Callable:
+    if origin is Callable:
         return "a function"
     if isinstance(hint, type) and issubclass(hint, AbstractArray):
         dtype = hint.__name__.partition("[")[0]
@@ -320,7 +319,7 @@ def _check(hint: Any) -> Check:
     if isinstance(kind, type) and issubclass(kind, AbstractArray):
         return _check_shape(hint)
     has_entries = _fields(hint) or any(part is not Any for part in parts)
-    if kind is collections.abc.Callable or (isinstance(kind, type) and not has_entries):
+    if kind == Callable or (isinstance(kind, type) and not has_entries):
         return lambda value, _: isinstance(value, kind)
     if not (isinstance(kind, type) and issubclass(kind, Collection)) or kind is np.ndarray:
         raise TypeError(f"lwcore.signatures knows no check for {hint!r}.")

@@ -8,7 +8,7 @@ is h and c.
 import torch
 from torch import Tensor
 
-from lwcore.cells import GRU, LSTM, Cell, ConstGate, MinGRU, MinLSTM
+from lwcore.cells import GRU, LSTM, Cell, MinGRU, MinLSTM
 
 
 def normalised(cell: Cell, pre: Tensor) -> Tensor:
@@ -36,10 +36,19 @@ def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
         return lstm_step(cell, drive, h, c=previous[hidden:])
     if isinstance(cell, GRU):
         return gru_step(cell, drive, h)
-    pre = drive + cell.weight_hh @ h
-    candidate = torch.tanh(normalised(cell, pre[-hidden:]))
-    gate = cell.gate_init if isinstance(cell, ConstGate) else torch.sigmoid(pre[:-hidden])
-    return (1 - gate) * h + gate * candidate
+    return tied_step(cell, drive, h, c=previous[-hidden:])
+
+
+def tied_step(cell: Cell, drive: Tensor, h: Tensor, c: Tensor) -> Tensor:
+    """Take a step of a family whose gates its class names: what it keeps is 1 − what it lets in."""
+    blocks = (drive + cell.weight_hh @ h).split(cell.rows)
+    pre = dict(zip(cell.blocks, blocks, strict=True))
+    candidate = torch.tanh(normalised(cell, pre["candidate"]))
+    gate = torch.sigmoid(pre["let_in"]) if "let_in" in pre else cell.gate_init
+    new_c = (1 - gate) * c + gate * candidate
+    if "show" not in pre:
+        return new_c
+    return torch.cat([torch.sigmoid(pre["show"]) * torch.tanh(new_c), new_c])
 
 
 def min_gru_step(cell: MinGRU, drive: Tensor, h: Tensor) -> Tensor:

@@ -20,12 +20,11 @@ from torch._subclasses import FakeTensorMode
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import lwcore
-from lwcore import ambient, cells, experiment, gradient, network, results, transport
+from lwcore import ambient, cells, gradient, network, results, transport
 from lwcore import diagnose as diagnosed
 from lwcore.detection import kl_divergence
 from lwcore.diagnose import diagnose, passes
 from lwcore.experiment import running
-from lwcore.experiment.config import Config
 from lwcore.inference import exponent_of_means
 from lwcore.network import Network, train
 from lwcore.stable.law import log_ratio
@@ -411,20 +410,6 @@ def test_what_may_fail_is_asked_for_before_the_work(monkeypatch):
     how = {"seed": np.int64(1), "n_sequences": np.int32(77), "sequences": np.int64(44)}
     found = diagnose(Net(), data(), [1, 2], progress=False, **how)
     assert (found.data.attrs["seed"], found.data.attrs["n_sequences"]) == (1, 77)
-
-
-def test_training_leaves_the_allocator_alone_and_a_member_puts_it_back(monkeypatch):
-    told = []
-    monkeypatch.setattr(network, "_tell_allocator", lambda settings: told.append(settings) or True)
-    sequences = sample(DelayedRegression(7, [2], [1.0], 0.1, [1, 0]), 8, np.random.default_rng(0))
-    train(Network(cells.GRU(2, 4, generator=seeded())), sequences, steps=2, batch_size=4, seed=0)
-    assert told == []
-    config = Config.named("smoke")
-    experiment.run_member(config, config.models[0], 0)
-    assert told == [network._KEEPING, network._DEFAULTS]
-    with network.freed_memory_kept(), network.freed_memory_kept():
-        pass
-    assert told[2:] == [network._KEEPING, network._KEEPING, network._DEFAULTS]
 
 
 def test_memory_is_bounded_by_a_few_sequences_predictions(monkeypatch, tmp_path):

@@ -23,7 +23,8 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     command = ("claims", "--ledger", tmp_path / "ledger.json")
     code, output = lw(*command)
     assert code == 0
-    assert [line.partition(":")[0] for line in output.splitlines()[:2]] == [name, other]
+    for line, one in zip(output.splitlines(), (name, other), strict=False):
+        assert line == f"{one}: refuted as stated: {known[one].says} ({known[one].place})"
     assert re.search(r"^ +2 refuted as stated$", output, re.MULTILINE)
     code, output = lw(*command, "--id", name)
     assert code == 0

@@ -121,14 +121,16 @@ def test_a_setting_that_comes_later_changes_nothing_where_it_has_its_default():
 def test_no_axis_may_have_a_name_that_a_result_has(small_member):
     """Held against everything that a run can store, and no name is refused without need."""
     everything = {*small_member.variables, *small_member.dims}
-    held = config._IN_EVERY_RESULT | config._IN_MEASURED_RESULTS | config._IN_RESULTS_WITH_SNAPSHOTS
-    assert everything | {"model", "seed", "final_loss", "still_falling"} == held
+    always = set(config._IN_EVERY_RESULT.split())
+    assert everything | {"model", "seed", "final_loss", "still_falling"} == always.union(
+        config._IN_MEASURED_RESULTS.split()
+    )
     variants = [{"label": 1, "changes": {}}]
     plain, watched = SMOKE.replace(measured=False), {"training": {"snapshots": [0]}}
     for name in everything:
-        with pytest.raises(ValidationError, match=rf"axes = \['{name}'\]: must be named otherwise"):
+        with pytest.raises(ValidationError, match=rf"axes = '{name}': must be named otherwise"):
             SMOKE.replace(**watched, axes={name: variants})
-        if name not in config._IN_EVERY_RESULT:
+        if name not in always:
             assert list(plain.replace(axes={name: variants}).axes) == [name]
     measured_at_a_point = [*variants, {"label": 2, "changes": {"measured": True}}]
     with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
@@ -163,27 +165,13 @@ def axis(*changes):
 
 
 WRONG = {  # values of a setting, none of which is taken
-    "task": {
-        "lenght": [16],
-        "length": [2**40],
-        "input_size": [10**400],
-        "lags": [[4, 4], [0, 4]],
-        "coefficients": [[1e31, 0.0], [0.0, -1e300]],
-        "noise": [float("nan"), float("inf"), 1e39],
-    },
-    "network": {"gate_init": [1.0], "gate_spread": [1e300], "hidden_size": [2**63]},
-    "training": {
-        "sequences": [2**40],
-        "steps": [-1, 2**62],
-        "learning_rate": [-0.1, 1e39],
-        "weight_decay": [1e300],
-        "snapshots": [[5, 5], [-1, 5]],
-    },
+    "task": {"lenght": [16], "lags": [[4, 4], [0, 4]], "noise": [float("nan"), float("inf"), -1]},
+    "network": {"gate_init": [0.0, 1.0], "hidden_size": [0, 1.0, "3"]},
+    "training": {"steps": [-1], "learning_rate": [0.0], "snapshots": [[5, 5], [-1, 5]]},
     "diagnostics": {
-        "sequences": [2**62],
-        "directions": [2**31],
-        "error": [0.5],
-        "budgets": [[64, 8], [0, 0]],
+        "sequences": [31],
+        "error": [0.0, 0.5],
+        "budgets": [[64, 8], [0, 1]],
         "orders": [["exact", "exact"], []],
     },
 }
@@ -204,10 +192,7 @@ def test_wrong_values_are_refused_by_name(section, setting):
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
         ({"training": {"snapshots": [0, 31]}}, "= (0, 31): must be at most 30, the steps"),
         ({"diagnostics": {"ends": 9}}, "ends = 9: must be at most 8, behind the longest lag"),
-        (
-            {"training": {"sequences": 10**9}, "task": {"input_size": 10**4}},
-            "sequences · length · input_size = 160000000000000: must be 1099511627776 at most",
-        ),
+        ({"task": {"coefficients": [1.0]}}, "coefficients = (1.0,): must be one for each of 2"),
         ({"seeds": [1, 1]}, "anything twice"),
         ({"seeds": []}, "at least 1 item"),
         ({"seeds": [-1]}, "seeds.0\n  Input should be greater than or equal to 0"),
@@ -218,8 +203,8 @@ def test_wrong_values_are_refused_by_name(section, setting):
         ({"axes": {"a": []}}, "at least 1 item"),
         ({"axes": {"a": [{"lable": 1, "changes": {}}]}}, "axes.a.0.lable\n  Extra inputs"),
         ({"axes": {"a": [{"label": [1], "changes": {}}]}}, "axes.a.0.label"),
-        (axis({}, {}), "axes.a = [1, 1]: must be labels, none twice"),
-        ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = ['lag']: must be named otherwi"),
+        (axis({}, {}), "axes.a = [1, 1]: must be labels of one kind, text or numbers, none twice"),
+        ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = 'lag': must be named otherwi"),
         (axis({"task": {"lags": [5]}}), "coefficients = (0.8, 0.4): must be one for each of 1"),
         (axis({"self": 3}), "self\n  Extra inputs"),
         (
@@ -228,32 +213,24 @@ def test_wrong_values_are_refused_by_name(section, setting):
         ),
         (axis({"axes": {}, "seeds": [1]}), "not of axes, which all share"),
         (axis({"description": "b"}), "not of description, which all share"),
-        (
-            differ({"directions": 1}),
-            "diagnostics.directions = [1, 2]: must be one number at all poin",
-        ),
+        (differ({"directions": 1}), "diagnostics.directions = [1, 2]: must be the same at all"),
         (
             differ({"keep_numbers": True, "sequences": 32}, {"keep_numbers": True}),
-            "diagnostics.sequences = [32, 80]: must be one number at all points whose numbers are kep",
+            "diagnostics.sequences = [32, 80]: must be the same at all points",
         ),
-        (
-            differ({"orders": ["exact"]}),
-            "must be the same at all points that are measured or have sn",
+        (differ({"orders": ["exact"]}), "must be the same at all points"),
+        *(
+            (labels(*given), "labels of one kind, text or numbers, none twice")
+            for given in ((1, "1"), ("x", 0.5), (2**63,), (1, -(2**63) - 1), (2**53 + 1, 2.0**53))
         ),
-        (labels(1, "1"), "axes.a = [1, '1']: must be labels of one kind, text or numbers"),
-        (labels("x", 0.5), "labels of one kind"),
-        (labels(2**63), "labels in the range of 64-bit integers"),
-        (labels(1, -(2**63) - 1), "labels in the range of 64-bit integers"),
-        (labels(2**53 + 1, 2.0**53), "labels that are floats exactly"),
-        (labels(1, 1.0), "axes.a = [1, 1.0]: must be labels, none twice"),
-        (labels(0.0, -0.0), "labels, none twice"),
-        (labels("a\0"), "labels without control characters"),
+        (labels(1, 1.0), "none twice, that an array holds exactly"),
+        (labels("a\0"), "labels of one kind"),
+        (labels("a\0b"), "labels of one kind"),
         (labels(True), "axes.a.0.label"),
         (labels(float("nan")), "axes.a.0.label"),
-        *(
-            (labels(1, axis=name), f"axes = {name!r}: must be a name that begins")
-            for name in ("", "a/b", " a", "a\n", "-a", "\0")
-        ),
+        (labels(1, axis="a/b"), "axes = 'a/b': must be a name of letters, digits and _"),
+        (labels(1, axis=""), "axes = '': must be a name"),
+        ({"description": "ends\0early"}, "description"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):

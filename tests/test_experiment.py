@@ -1,21 +1,17 @@
 """Runs: the same bits whatever happens to them on the way."""
 
-import functools
 import json
 import os
 import pickle
-import re
 import shutil
 import subprocess
 import sys
-import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from lwcore import experiment, results
 from lwcore.experiment import Config, load, run, run_member, running, surroundings
@@ -85,32 +81,6 @@ def test_result_is_whole_says_what_made_it_and_is_not_made_again(
     assert sizes.items() <= dict(stored.sizes).items()
     assert Config.model_validate_json(stored.attrs["configuration"]) == SMOKE
     assert all(variable.attrs["long_name"] for variable in stored.values())
-
-
-def test_a_result_names_the_revision_that_was_there_at_its_start(tmp_path, monkeypatch):
-    """Somebody edits a file of the checkout while networks are trained, and in between two runs."""
-
-    def git(*command):
-        by = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", tmp_path, *by, *command], check=True, capture_output=True)
-
-    def edit_and_train(*job):
-        (tmp_path / "__init__.py").write_text("edited")
-        return run_member(*job)
-
-    (tmp_path / "__init__.py").write_text("as loaded")
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "as loaded")
-    results.code_fingerprint()  # once and for all, of the package and not of this checkout
-    monkeypatch.setattr(results, "_PACKAGE", tmp_path)
-    monkeypatch.setattr(results, "revision", functools.cache(results.revision.__wrapped__))
-    monkeypatch.setattr(running, "run_member", edit_and_train)
-    config = SMOKE.replace(models=["ConstGate"], seeds=[1])
-    first, second = (run(config, progress=False).attrs["revision"] for _ in range(2))
-    assert re.fullmatch("[0-9a-f]{12}", first)
-    assert second == first
-    assert results.revision.__wrapped__() == f"{first}-dirty"
 
 
 def test_networks_in_memory_are_those_of_the_run(undisturbed):
@@ -229,43 +199,6 @@ def test_damaged_checkpoint_is_named_and_not_used(undisturbed, tmp_path, content
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
 
 
-def spoiled(whole: bytes, rng: np.random.Generator) -> bytes:
-    """Flip, cut out, insert, repeat or cut off some bytes."""
-    at, length = int(rng.integers(len(whole))), int(2 ** rng.uniform(0, 8))
-    piece, rest = whole[at : at + length], whole[at + length :]
-    flipped = bytes(byte ^ 1 << rng.integers(8) for byte in piece)
-    middles = [flipped + rest, rest, rng.bytes(length) + piece + rest, 2 * piece + rest, b""]
-    return whole[:at] + middles[rng.integers(5)]
-
-
-def test_spoiled_checkpoints_are_read_as_they_were_or_refused_and_none_runs_code(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    path, rng = tmp_path / "a.checkpoint", np.random.default_rng(0)
-    state, refused = Progress(3, [1.0], Network(make("DiagGate")).state_dict(), {}), []
-    running.save_checkpoint(path, state, {})
-    whole = path.read_bytes()
-    for _ in range(40):
-        path.write_bytes(spoiled(whole, rng))
-        try:
-            found, _ = running.load_checkpoint(path)
-        except ValueError as error:
-            refused.append(str(error))
-        else:
-            assert (found.step, found.losses) == (3, [1.0])
-            assert all(torch.equal(found.network[key], state.network[key]) for key in state.network)
-    assert len(refused) > 20
-    assert all(str(path) in words for words in refused)
-    torch.save([Runs()], path)
-    with pytest.raises(ValueError, match="cannot be read"):
-        running.load_checkpoint(path)
-    path.write_bytes(pickle.dumps(Runs()))
-    with pytest.raises(ValueError, match="cannot be read"):
-        running.load_checkpoint(path)
-    assert not (tmp_path / "marker").exists()
-
-
 def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(
     undisturbed, tmp_path
 ):
@@ -280,23 +213,6 @@ def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(
     with pytest.raises(ValueError, match=r"smoke\.nc': not a whole result file"):
         made(tmp_path)
     assert path.read_bytes() == b"damaged"
-
-
-def test_a_folder_that_goes_while_a_member_is_trained_stops_nothing(
-    undisturbed, tmp_path, monkeypatch
-):
-    """Another process has stored the same result, and removed what both had kept."""
-    measure = running.measure
-
-    def meanwhile(*arguments):
-        (tmp_path / "smoke.nc").write_bytes(undisturbed[1])
-        shutil.rmtree(partial_of(SMOKE, tmp_path), ignore_errors=True)
-        return measure(*arguments)
-
-    monkeypatch.setattr(running, "measure", meanwhile)
-    xr.testing.assert_identical(made(tmp_path), undisturbed[0])
-    assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]
-    assert names(tmp_path) == ["smoke.nc"]
 
 
 def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
@@ -348,20 +264,6 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
     assert float(start.test_loss) > 0.8 * float(start.target_variance)
 
 
-def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatch):
-    def threads():
-        return {one["filepath"]: one["num_threads"] for one in threadpool_info()}
-
-    used = []
-    monkeypatch.setattr(running, "train", lambda *_, **__: used.append(threads()))
-    with threadpool_limits(2):
-        before = threads()
-        run_member(SMOKE, "ConstGate", 1)
-        assert set(used[0].values()) == {1}
-        assert threads() == before
-        assert 2 in before.values()
-
-
 def test_a_sweep_over_optimisers_without_measurements_is_gathered():
     """Gradient descent has no base rates, and so nothing that is said of neurons."""
     few = {"models": ["DiagGate"], "seeds": [1], "training": {"steps": 2}, "measured": False}
@@ -374,69 +276,12 @@ def test_a_sweep_over_optimisers_without_measurements_is_gathered():
 OTHER = SMOKE.replace(seeds=[3])
 
 
-def stores_meanwhile(path, content):
-    """A measurement, while which somebody else stores a result."""
-    measure = running.measure
-
-    def meanwhile(*arguments):
-        path.write_bytes(content)
-        return measure(*arguments)
-
-    return meanwhile
-
-
 @pytest.fixture(scope="module")
 def of_another_configuration(tmp_path_factory):
     """The bytes of another configuration's result of the same name."""
     folder = tmp_path_factory.mktemp("other")
     made(folder, OTHER)
     return (folder / "smoke.nc").read_bytes()
-
-
-@pytest.mark.parametrize("resume", [True, False])
-def test_what_another_configuration_has_stored_meanwhile_is_kept_and_so_is_the_work(
-    undisturbed, of_another_configuration, tmp_path, monkeypatch, resume
-):
-    """Also by a run that was told to overwrite: what stood there when it was told is not this."""
-    path = tmp_path / "smoke.nc"
-    if not resume:
-        path.write_bytes(b"what may be overwritten")
-    meanwhile = stores_meanwhile(path, of_another_configuration)
-    monkeypatch.setattr(running, "measure", meanwhile)
-    with pytest.raises(FileExistsError, match=r"stored while this run .* are kept in .*\.partial"):
-        made(tmp_path, resume=resume)
-    assert path.read_bytes() == of_another_configuration
-    path.rename(tmp_path / "moved.nc")
-    monkeypatch.setattr(running, "run_member", None)  # would raise if called
-    made(tmp_path)
-    assert path.read_bytes() == undisturbed[1]
-    assert sorted(names(tmp_path)) == ["moved.nc", "smoke.nc"]
-
-
-def test_another_configurations_result_is_overwritten_only_if_that_is_asked_for(
-    undisturbed, of_another_configuration, tmp_path
-):
-    (path := tmp_path / "smoke.nc").write_bytes(of_another_configuration)
-    with pytest.raises(FileExistsError, match=r"holds another configuration.*--no-resume"):
-        made(tmp_path)
-    assert path.read_bytes() == of_another_configuration
-    made(tmp_path, resume=False)
-    assert path.read_bytes() == undisturbed[1]
-
-
-def test_a_link_that_leads_nowhere_makes_room_and_file_systems_without_links_do(
-    undisturbed, tmp_path, monkeypatch
-):
-    (tmp_path / "smoke.nc").symlink_to(tmp_path / "nowhere")
-    made(tmp_path)
-    assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]
-
-    def no_links(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(running.os, "link", no_links)
-    made(tmp_path / "without")
-    assert (tmp_path / "without" / "smoke.nc").read_bytes() == undisturbed[1]
 
 
 @pytest.mark.parametrize("changed", ["code", "versions", "arithmetic"])
@@ -487,53 +332,12 @@ def test_a_result_from_before_a_setting_came_is_one_of_the_same_configuration(
         made(tmp_path)
 
 
-def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "run_member", None)  # would raise if called
-    with pytest.raises(ValueError, match=r"config = 'smoke': must be one whose texts .*NULL"):
-        made(tmp_path, SMOKE.replace(description="ends\0early"))
-    assert names(tmp_path) == []
-    (tmp_path / "smoke.nc").mkdir()
-    for resume in (True, False):
-        with pytest.raises(ValueError, match=r"directory = .* without a folder smoke\.nc"):
-            made(tmp_path, resume=resume)
-
-
 UNGUARDED = """
 from lwcore.experiment import Config, process_pool, run
 config = Config.named("smoke").replace(models=["ConstGate"], seeds=[1])
 with process_pool() as pool:
     run(config, pool, progress=False)
 """
-# what a process is sent, a run or this, makes no difference to how it is started
-UNGUARDED_COMMAND = """
-from lwcore.experiment import process_pool
-with process_pool() as pool:
-    print(pool.submit(abs, -3).result())
-"""
-
-
-@pytest.mark.slow
-def test_a_script_whose_processes_would_start_it_again_is_told_how_to_prevent_that(tmp_path):
-    """In few lines; and ``python -c`` needs nothing."""
-    (script := tmp_path / "script.py").write_text(UNGUARDED)
-    told = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    last = told.stderr.splitlines()[-1]
-    assert (told.returncode, "__main__" in last, "imports the script" in last) == (1, True, True)
-    command = [sys.executable, "-c", UNGUARDED_COMMAND]
-    assert subprocess.check_output(command, text=True) == "3\n"
-
-
-def test_a_script_from_standard_input_is_refused_at_once(monkeypatch):
-    """Called here by what a process would find there, as it takes seconds to import everything."""
-    asks = "import __main__ as main; print(main.__file__, main.__spec__)"
-    printed = subprocess.check_output([sys.executable, "-"], input=asks, text=True)
-    file, spec = printed.split()
-    assert spec == "None"
-    main = types.ModuleType("__main__")
-    main.__file__ = file
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    with pytest.raises(RuntimeError, match=r"^process_pool\(\) needs a program"):
-        experiment.process_pool()
 
 
 def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
@@ -574,46 +378,122 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
         np.testing.assert_allclose(point.still_falling, 1 - last / before)
 
 
-def member_at(lags, delays, snapshots, shift):
-    """A member as `run_member` gives it, of which every number is another."""
-    numbers = shift + np.arange(2.0 * len(lags)).reshape(2, -1)
-    variables = {
-        "signal": (("probe", "lag"), numbers),
-        "n_measured": 40,
-        "learned": ("delay", shift + np.arange(1.0 * len(delays))),
-        "loss": ("step", np.arange(30.0)),
-    }
-    coordinates = {"lag": lags, "delay": delays, "view": ("probe", ["a", "b"])}
-    if snapshots:
-        numbers = shift + np.arange(2.0 * len(snapshots)).reshape(-1, 2)
-        variables["course_learned"] = (("snapshot", "task_lag"), numbers)
-        coordinates |= {"snapshot": snapshots, "task_lag": [1, 2 + int(shift)]}
-    return xr.Dataset(variables, coordinates)
+def meanwhile(monkeypatch, happens):
+    """Have something happen while a member is measured."""
+    measure = running.measure
+
+    def measure_then(*arguments):
+        happens()
+        return measure(*arguments)
+
+    monkeypatch.setattr(running, "measure", measure_then)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (([1, 2, 3, 8], range(1, 9), [0, 2]), ([1, 2], range(1, 5), [0, 4])),
-        (([1, 3, 6], range(1, 7), None), ([1, 2, 4], range(1, 5), None)),
-        (([5, 6], range(1, 7), [0, 1]), ([1, 2], range(1, 3), None)),
-        (([1, 2], range(1, 3), [0]), ([1, 2], range(1, 3), [0])),
-    ],
+def test_a_folder_that_goes_while_a_member_is_trained_stops_nothing(
+    undisturbed, tmp_path, monkeypatch
+):
+    """Another process has stored the same result, and removed what both had kept."""
+
+    def other_process():
+        (tmp_path / "smoke.nc").write_bytes(undisturbed[1])
+        shutil.rmtree(partial_of(SMOKE, tmp_path), ignore_errors=True)
+
+    meanwhile(monkeypatch, other_process)
+    xr.testing.assert_identical(made(tmp_path), undisturbed[0])
+    assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]
+    assert names(tmp_path) == ["smoke.nc"]
+
+
+def test_another_configurations_result_is_overwritten_only_if_that_is_asked_for(
+    undisturbed, of_another_configuration, tmp_path, monkeypatch
+):
+    """Whether it was there at the start or came meanwhile; then what was computed is kept."""
+    path = tmp_path / "smoke.nc"
+    meanwhile(monkeypatch, lambda: path.write_bytes(of_another_configuration))
+    with pytest.raises(FileExistsError, match=r"holds another configuration.*--no-resume"):
+        made(tmp_path)
+    with pytest.raises(FileExistsError, match=r"holds another configuration.*--no-resume"):
+        made(tmp_path)
+    assert path.read_bytes() == of_another_configuration
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")  # a link that leads nowhere makes room
+    monkeypatch.setattr(running, "run_member", None)  # would raise if called
+    made(tmp_path)
+    assert path.read_bytes() == undisturbed[1]
+    monkeypatch.undo()
+    path.write_bytes(of_another_configuration)
+    made(tmp_path, resume=False)
+    assert path.read_bytes() == undisturbed[1]
+    assert names(tmp_path) == ["smoke.nc"]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match=r"directory = .* without a folder smoke\.nc"):
+        made(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_script_whose_processes_would_start_it_again_is_told_how_to_prevent_that(tmp_path):
+    (script := tmp_path / "script.py").write_text(UNGUARDED)
+    told = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    last = told.stderr.splitlines()[-1]
+    assert (told.returncode, "__main__" in last, "imports the script" in last) == (1, True, True)
+
+
+def test_a_checkpoint_is_read_as_it_was_or_refused_and_runs_no_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a.checkpoint"
+    state = Progress(3, [1.0], Network(make("DiagGate")).state_dict(), {})
+    running.save_checkpoint(path, state, {}, "a member")
+    whole = path.read_bytes()
+    found, _ = running.load_checkpoint(path, "a member")
+    assert all(torch.equal(found.network[key], state.network[key]) for key in state.network)
+    place = whole.index(state.network["weight"].numpy().tobytes())
+    flipped = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+    for damaged in (flipped, whole[:-40], whole[:place], b"half", pickle.dumps(Runs())):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"a\.checkpoint cannot be read"):
+            running.load_checkpoint(path)
+    torch.save([Runs()], path)
+    with pytest.raises(ValueError, match="cannot be read"):
+        running.load_checkpoint(path)
+    assert not (tmp_path / "marker").exists()
+
+
+# What is measured of them has no part in it.
+FOUR = SMOKE.replace(
+    **{"models": ["GRU", "LSTM"], "measured": False},
+    training={"steps": 6, "checkpoint_every": 3},
 )
-def test_points_with_other_lags_stand_side_by_side(first, second):
-    """What a point has not measured is NaN; nothing gets a dimension that it had not."""
-    axes = {"p": [{"label": 1, "changes": {}}, {"label": 2, "changes": {}}]}
-    config = Config.named("smoke").replace(models=["GRU"], seeds=[1], axes=axes)
-    members = {
-        (1, "GRU", 1): member_at(list(first[0]), list(first[1]), first[2], 0.0),
-        (2, "GRU", 1): member_at(list(second[0]), list(second[1]), second[2], 100.0),
-    }
-    whole = running._gathered(config, {key: one.copy(deep=True) for key, one in members.items()})
-    for (label, model, seed), member in members.items():
-        part = whole.sel(p=label, model=model, seed=seed)
-        for name, variable in member.drop_vars("loss").data_vars.items():
+
+
+@pytest.mark.parametrize("other", [("LSTM", 1), ("GRU", 2)])
+@pytest.mark.parametrize("ending", [".checkpoint", ".nc"])
+def test_a_file_under_the_name_of_another_member_is_named_and_not_used(tmp_path, ending, other):
+    """Another family's, and another seed's, which has the same shapes."""
+    partial = partial_of(FOUR, tmp_path)
+    partial.mkdir()
+    foreign = partial / f"0-{other[0]}-{other[1]}{ending}"
+    if ending == ".nc":
+        results.save(run_member(FOUR, "GRU", 1), foreign)
+    else:
+        run_member(FOUR, "GRU", 1, foreign)
+    with pytest.warns(UserWarning, match="What it held is computed anew"):
+        found = made(tmp_path, FOUR)
+    one = found.sel(model=other[0], seed=other[1])
+    np.testing.assert_array_equal(one.loss, run_member(FOUR, *other).loss)
+
+
+def test_points_with_other_lags_and_widths_stand_side_by_side():
+    """What a point has not measured is NaN."""
+    near = {"diagnostics": {"lags": [1, 2]}, "task": {"lags": [1, 3]}}
+    points = [{"label": "all", "changes": {}}, {"label": "near", "changes": near}]
+    watched = {"training": {"steps": 4, "snapshots": [0, 4]}, "models": ["GRU"], "seeds": [1]}
+    sweep = SMOKE.replace(**watched, axes={"p": points})
+    whole = made(None, sweep)
+    for (label,), config in sweep.points().items():
+        member = run_member(config, "GRU", 1).drop_dims("step")
+        part = whole.sel(p=label, model="GRU", seed=1)
+        for name, variable in member.data_vars.items():
             own = {dim: member[dim].values for dim in variable.dims if dim in member.coords}
-            found = part[name].sel(own)
-            assert found.dims == variable.dims
-            np.testing.assert_array_equal(found, variable)
-            assert np.isfinite(part[name]).sum() == variable.size
+            np.testing.assert_array_equal(part[name].sel(own), variable)
+            assert np.isfinite(part[name]).sum() == np.isfinite(variable).sum()

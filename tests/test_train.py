@@ -1,14 +1,13 @@
 """Training: the update rule, the order of batches, and going on after an interruption."""
 
 import copy
-import platform
 
 import numpy as np
 import pytest
 import torch
 
 from lwcore.experiment import running
-from lwcore.network import Network, batch_indices, keep_freed_memory, train
+from lwcore.network import Network, Progress, batch_indices, train
 from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
 from tests import oracles
@@ -106,5 +105,21 @@ def test_bad_input_is_named_before_any_step():
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
 
-def test_freed_memory_is_kept_where_the_c_library_can():
-    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
+def test_training_goes_on_with_a_state_that_fits_alone():
+    """PyTorch names what is missing or of another shape; a state that was rounded is refused here."""
+    network, data = setting()
+    kept = []
+    train(network, data, **SETTINGS | {"steps": 3}, on_step=lambda state: kept.append(vars(state)))
+    good = copy.deepcopy(kept[-1])
+    rounded = {name: value.float() for name, value in good["network"].items()}
+    words = r"^resume_from\.network\.weight = .*: must be of torch\.float64"
+    with pytest.raises(ArgumentError, match=words):
+        train(network, data, **SETTINGS, resume_from=Progress(**good | {"network": rounded}))
+    missing = {name: value for name, value in good["network"].items() if name != "cell.bias"}
+    with pytest.raises(RuntimeError, match=r'Missing key.*"cell\.bias"'):
+        train(network, data, **SETTINGS, resume_from=Progress(**good | {"network": missing}))
+    with pytest.raises(RuntimeError, match="size mismatch for"):
+        train(setting("LSTM")[0], data, **SETTINGS, resume_from=Progress(**good))
+    with pytest.raises(KeyError):
+        options = SETTINGS | {"steps": 5, "optimizer": "sgd"}
+        train(network, data, **options, resume_from=Progress(**good))

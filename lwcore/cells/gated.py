@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -39,7 +38,6 @@ from lwcore.ambient import autocasts, followable, own_precision, without_autocas
 from lwcore.cells import kernels
 from lwcore.cells.kernels import EPSILON
 from lwcore.signatures import Int64Count, NotNegative, Share, checked, require
-from lwcore.state_dicts import require_state
 from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace, select_each
 
 Input = Float[Tensor, "... D"]
@@ -142,13 +140,6 @@ class Cell(nn.Module):
             parameters["norm_bias"] = torch.zeros(hidden_size)
         for name, parameter in parameters.items():
             setattr(self, name, nn.Parameter(parameter.to(dtype)))
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Take parameters from a state dictionary; refuse that of another kind of cell."""
-        require_state("state_dict", self, state_dict, strict=strict)
-        return super().load_state_dict(state_dict, strict, assign)
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return what is kept, a, and what is let in, b, from pre-activations and open gates.

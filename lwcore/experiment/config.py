@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import tomllib
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,87 +31,23 @@ from lwcore.signatures import ArgumentError, require
 
 _SHIPPED = Path(__file__).parents[1] / "configs"
 
+# The row of a cell: a class of `lwcore.cells.gated` of this name. Colours and tests follow from it.
 Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
 Start = Literal["orthogonal", "uniform"]
 Optimizer = Literal["sgd", "adamw"]
-# Names of a result's dimensions, coordinates and variables, none of which an axis may have: of
-# every result, of those with measurements, of those with snapshots. A test tries a run.
-_IN_EVERY_RESULT = frozenset(
-    [
-        "model",
-        "seed",
-        "step",
-        "delay",
-        "unit",
-        "loss",
-        "test_loss",
-        "target_variance",
-        "learned",
-        "planted",
-        "base_rate",
-        "final_loss",
-        "still_falling",
-    ]
-)
-_IN_MEASURED_RESULTS = frozenset(
-    [
-        "lag",
-        "noise",
-        "order",
-        "probe",
-        "source",
-        "view",
-        "sequence",
-        "rate",
-        "envelope",
-        "negative",
-        "time_scale",
-        "statistic",
-        "projection",
-        "signal",
-        "signal_error",
-        "scale",
-        "alpha",
-        "deviation",
-        "exponent",
-        "n_measured",
-    ]
-)
-_IN_RESULTS_WITH_SNAPSHOTS = frozenset(
-    [
-        "lag",
-        "order",
-        "snapshot",
-        "task_lag",
-        "course_learned",
-        "retention",
-        "saturated",
-        "course_time_scale",
-        "course_envelope",
-    ]
-)
+# Names of dimensions, coordinates and variables, none of which an axis may have: of every result,
+# and of those with measurements or snapshots. A test tries a run.
+_IN_EVERY_RESULT = """model seed step delay unit loss test_loss target_variance learned planted
+    base_rate final_loss still_falling"""
+_IN_MEASURED_RESULTS = """lag noise order probe source view sequence rate envelope negative
+    time_scale statistic projection signal signal_error scale alpha deviation exponent n_measured
+    snapshot task_lag course_learned retention saturated course_time_scale course_envelope"""
 # Settings with a default that every stored configuration names. One that the package gets later is
 # left out where it has its default: results from before stay results of the same configuration, and
 # versions from before can read files that are written after.
-_IN_EVERY_STORED_CONFIGURATION = frozenset(
-    [
-        "gate_spread",
-        "layernorm",
-        "init",
-        "optimizer",
-        "weight_decay",
-        "clip",
-        "checkpoint_every",
-        "snapshots",
-        "orders",
-        "error",
-        "significance",
-        "keep_numbers",
-        "measured",
-        "axes",
-    ]
-)
+_IN_EVERY_STORED_CONFIGURATION = """gate_spread layernorm init optimizer weight_decay clip
+    checkpoint_every snapshots orders error significance keep_numbers measured axes"""
 Point = tuple[int | float | str, ...]  # a point of a sweep's grid: its label on each axis
 Entry = TypeVar("Entry")
 # The fields that all points of a sweep share.
@@ -132,11 +68,6 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-# Larger settings end in single precision's infinity, in no memory, or in years.
-_LARGEST = 1e30
-_MOST = 10**9
-_MOST_NUMBERS = 2**40  # of a task's inputs
-
 # Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
 _LIST = Field(strict=False, min_length=1)
 Counts = Annotated[tuple[PositiveInt, ...], _LIST, AfterValidator(_increasing)]
@@ -144,7 +75,6 @@ Distinct = Annotated[tuple[Entry, ...], _LIST, AfterValidator(_distinct)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), AfterValidator(_increasing)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-Coefficient = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
 
 
 class _Section(BaseModel):
@@ -164,7 +94,7 @@ class _Section(BaseModel):
         """
         settings: dict[str, Any] = dump(self)
         for name, field in type(self).model_fields.items():
-            if field.is_required() or name in _IN_EVERY_STORED_CONFIGURATION:
+            if field.is_required() or name in _IN_EVERY_STORED_CONFIGURATION.split():
                 continue
             if getattr(self, name) == field.get_default(call_default_factory=True):
                 settings.pop(name, None)
@@ -178,13 +108,11 @@ class TaskSettings(_Section):
     coefficient, and of noise. So it is known what there is to learn across each lag.
     """
 
-    length: int = Field(ge=2, le=_MOST, description="Number of time steps T.")
-    input_size: PositiveInt = Field(le=_MOST, description="Input dimension D.")
+    length: int = Field(ge=2, description="Number of time steps T.")
+    input_size: PositiveInt = Field(description="Input dimension D.")
     lags: Counts = Field(description="Delays of the target, steps.")
-    coefficients: tuple[Coefficient, ...] = Field(strict=False, description="Weight of each delay.")
-    noise: NonNegativeFloat = Field(
-        le=_LARGEST, description="Standard deviation of the target's noise."
-    )
+    coefficients: tuple[float, ...] = Field(strict=False, description="Weight of each delay.")
+    noise: NonNegativeFloat = Field(description="Standard deviation of the target's noise.")
 
 
 class NetworkSettings(_Section):
@@ -194,11 +122,9 @@ class NetworkSettings(_Section):
     share s forgets in about 1/s steps. With a spread of 0 all neurons begin with the same gate.
     """
 
-    hidden_size: PositiveInt = Field(le=_MOST, description="Number of neurons H.")
+    hidden_size: PositiveInt = Field(description="Number of neurons H.")
     gate_init: Share = Field(description="Share of the state replaced in a step at first.")
-    gate_spread: NonNegativeFloat = Field(
-        default=0.1, le=_LARGEST, description="Scale of its first weights."
-    )
+    gate_spread: NonNegativeFloat = Field(default=0.1, description="Scale of its first weights.")
     layernorm: bool = Field(default=False, description="Normalise the candidate's pre-activation.")
     init: Start = Field(default="orthogonal", description="Weights; PyTorch's are uniform.")
 
@@ -210,16 +136,12 @@ class TrainingSettings(_Section):
     done in practice. Snapshots cost a measurement each; they show how time scales develop.
     """
 
-    sequences: PositiveInt = Field(le=_MOST, description="Number of training sequences.")
+    sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
-    steps: NonNegativeInt = Field(
-        le=_MOST, description="Optimiser steps; 0 to measure networks at start."
-    )
+    steps: NonNegativeInt = Field(description="Optimiser steps; 0 to measure networks at start.")
     optimizer: Optimizer = Field(default="adamw", description="Gradient descent, or AdamW.")
-    learning_rate: PositiveFloat = Field(le=_LARGEST, description="Global learning rate μ.")
-    weight_decay: NonNegativeFloat = Field(
-        default=0.0, le=_LARGEST, description="Decoupled, of AdamW."
-    )
+    learning_rate: PositiveFloat = Field(description="Global learning rate μ.")
+    weight_decay: NonNegativeFloat = Field(default=0.0, description="Decoupled, of AdamW.")
     clip: PositiveFloat | None = Field(default=None, description="Largest 2-norm of the gradient.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
     snapshots: Steps = Field(default=(), description="Steps after which time scales are measured.")
@@ -233,17 +155,13 @@ class DiagnosticSettings(_Section):
     others without a new run.
     """
 
-    sequences: int = Field(
-        ge=32, le=_MOST, description="Fresh sequences; half for signs, half measured."
-    )
+    sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(description="Number of end points t at which orders are compared.")
     orders: Distinct[Order] = Field(
         ("zeroth", "first", "exact"), description="Orders of transport."
     )
-    directions: PositiveInt = Field(
-        le=10**6, description="Number of random directions w in parameter space."
-    )
+    directions: PositiveInt = Field(description="Number of random directions w in parameters.")
     error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε.")
     significance: Share = Field(default=0.01, description="Chance of a false detection.")
     budgets: Counts = Field(description="Numbers of sequences N.")
@@ -266,7 +184,7 @@ class Config(_Section):
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
-    description: str = Field(description="What it is for.")
+    description: str = Field(pattern=r"^[^\x00]*$", description="What it is for.")
     models: Distinct[Model] = Field(description="Cells.")
     seeds: Distinct[Seed] = Field(description="All models of one share its task and sequences.")
     task: TaskSettings = Field(description="The task.")
@@ -352,8 +270,7 @@ class Config(_Section):
         for axis, variants in self.axes.items():
             _check_axis(axis, variants)
         points = list(self.points().values())  # refuses the changes that fit nowhere
-        _check_names_of_axes(list(self.axes), points)
-        _check_points(points)
+        _check_points(self.axes, points)
         return self
 
     def _check_sections(self) -> None:
@@ -378,11 +295,6 @@ class Config(_Section):
         size = training.batch_size
         no_more = f"at most {training.sequences}, the training sequences"
         require("training.batch_size", size, size <= training.sequences, no_more)
-
-        most_sequences = max(training.sequences, self.diagnostics.sequences)
-        n_numbers = most_sequences * task.length * task.input_size
-        fits = n_numbers <= _MOST_NUMBERS
-        require("sequences · length · input_size", n_numbers, fits, f"{_MOST_NUMBERS} at most")
 
     def __str__(self) -> str:
         """The settings, section by section, named as in the TOML file."""
@@ -463,75 +375,43 @@ def _path_of(name: Path, named_by: tuple[Path, ...]) -> Path:
 
 def _check_axis(axis: str, variants: tuple[Variant, ...]) -> None:
     """Refuse an axis that a result could not store: by its name, its labels, its changes."""
-    # netCDF's rule for names
-    starts_well = axis[:1].isalnum() or axis[:1] == "_" or axis[:1] > "\x7f"
-    plain = _storable(axis) and "/" not in axis and axis == axis.strip()
-    requirement = "a name that begins with a letter, a digit or _, without / and control characters"
-    require("axes", axis, starts_well and plain, requirement)
-    _check_labels(f"axes.{axis}", [variant.label for variant in variants])
+    require("axes", axis, axis.isidentifier(), "a name of letters, digits and _")
+    labels = [variant.label for variant in variants]
+    array = np.array(labels)
+    # what an array gives back as it was: neither mixed nor beyond 64 bits
+    is_exact = array.dtype.kind in "ifU" and array.tolist() == labels
+    has_nul = any("\0" in str(label) for label in labels)  # at which HDF5 ends a text
+    is_distinct = len(set(labels)) == len(labels)
+    requirement = "labels of one kind, text or numbers, none twice, that an array holds exactly"
+    require(f"axes.{axis}", labels, is_exact and is_distinct and not has_nul, requirement)
     for variant in variants:
         fixed = sorted(_OF_THE_WHOLE & variant.changes.keys())
         requirement = f"changes of a point's settings, not of {', '.join(fixed)}, which all share"
         require(f"axes.{axis}.changes", variant.changes, not fixed, requirement)
 
 
-def _check_labels(name: str, labels: list[int | float | str]) -> None:
-    """Refuse labels of which a file cannot hold a coordinate: mixed, repeated, not exact."""
-    texts = [label for label in labels if isinstance(label, str)]
-    integers = [label for label in labels if isinstance(label, int)]
-    same_kind = len(texts) in (0, len(labels))
-    require(name, labels, same_kind, "labels of one kind, text or numbers")
-    storable = all(map(_storable, texts))
-    require(name, labels, storable, "labels without control characters")
-    in_range = all(-(2**63) <= label < 2**63 for label in integers)
-    require(name, labels, in_range, "labels in the range of 64-bit integers")
-    # Numbers are stored as whole numbers, or all as floats if one of them is.
-    if not texts and len(integers) < len(labels):
-        exact = all(float(label) == label for label in integers)
-        require(name, labels, exact, "labels that are floats exactly, as one of them is")
-    require(name, labels, len(set(labels)) == len(labels), "labels, none twice")
-
-
-def _check_names_of_axes(axes: list[str], points: Sequence[Config]) -> None:
-    """Refuse an axis with the name of something that the result holds."""
-    taken = _IN_EVERY_RESULT
-    if any(point.measured for point in points):
-        taken |= _IN_MEASURED_RESULTS
-    if any(point.training.snapshots for point in points):
-        taken |= _IN_RESULTS_WITH_SNAPSHOTS
-    clash = sorted(taken.intersection(axes))
-    requirement = f"named otherwise than what a result holds ({', '.join(clash)})"
-    require("axes", axes, not clash, requirement)
-
-
-def _check_points(points: Sequence[Config]) -> None:
+def _check_points(axes: Iterable[str], points: Sequence[Config]) -> None:
     """Refuse points whose results cannot stand side by side in one array.
 
-    Orders are its labels and must be the same. Probes and sequences have no labels there, so that
-    their numbers must agree.
+    No axis may have the name of something that they hold. Orders are labels there and must be the
+    same. Probes and sequences have no labels, so that their numbers must agree.
     """
-    orders = set()
-    directions = set()
-    n_kept = set()
+    taken = set(_IN_EVERY_RESULT.split())
+    kept: dict[str, set[Any]] = {"orders": set(), "directions": set(), "sequences": set()}
     for point in points:
         settings = point.diagnostics
         if point.measured or point.training.snapshots:
-            orders.add(", ".join(settings.orders))
+            taken.update(_IN_MEASURED_RESULTS.split())
+            kept["orders"].add(", ".join(settings.orders))
         if point.measured:
-            directions.add(settings.directions)
+            kept["directions"].add(settings.directions)
         if point.measured and settings.keep_numbers:
-            n_kept.add(settings.sequences)
-    for name, values, requirement in (
-        ("orders", orders, "the same at all points that are measured or have snapshots"),
-        ("directions", directions, "one number at all points that are measured"),
-        ("sequences", n_kept, "one number at all points whose numbers are kept (keep_numbers)"),
-    ):
+            kept["sequences"].add(settings.sequences)
+    for axis in axes:
+        require("axes", axis, axis not in taken, "named otherwise than what a result holds")
+    for name, values in kept.items():
+        requirement = "the same at all points of which it is kept"
         require(f"diagnostics.{name}", sorted(values), len(values) <= 1, requirement)
-
-
-def _storable(text: str) -> bool:
-    """Return whether a netCDF file can hold a text: neither control characters nor half symbols."""
-    return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 def shipped() -> list[str]:

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import io
 import multiprocessing
-import os
 import shutil
 import signal
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -34,16 +31,13 @@ import xarray as xr
 
 from lwcore import cells, results, tasks
 from lwcore.experiment import surroundings
-from lwcore.experiment.config import Config, Model, Point, shipped
+from lwcore.experiment.config import Config, Model, Point
 from lwcore.experiment.measure import base_rates, course, measure
 from lwcore.inference import described
-from lwcore.network import Network, Progress, freed_memory_kept, train
+from lwcore.network import Network, Progress, keep_freed_memory, train
 from lwcore.results import bar, load
 from lwcore.signatures import Int64Count, Seed, checked, require, warn
-from lwcore.state_dicts import require_state
 from lwcore.trace import Trace
-
-__all__ = ["Config", "load", "run", "run_member", "shipped"]
 
 Job = tuple[Config, Model, int, Path]  # configuration, model, seed, checkpoint: see `run_member`
 Snapshots = dict[int, dict[str, Any]]  # state dictionaries by the number of steps taken
@@ -81,8 +75,6 @@ def run(
     if directory is None:
         with tempfile.TemporaryDirectory() as folder:
             return run(config, executor, resume, folder, progress)
-    surroundings.refuse_variables()
-    _refuse_what_no_file_can_hold(config)
     path = Path(directory).absolute() / f"{config.name}.nc"
     require("directory", str(directory), not path.is_dir(), f"one without a folder {path.name}")
     of_configuration = f"{config.name}-{config.fingerprint}-"
@@ -90,13 +82,12 @@ def run(
     if resume and path.exists():
         stored = _result_of(config, path)
     else:
-        overwritten = _digest_of(path)
         if not resume:
             shutil.rmtree(partial, ignore_errors=True)
         _warn_of_leftovers(path.parent.glob(f"{of_configuration}*.partial"), partial)
         partial.mkdir(parents=True, exist_ok=True)
         computed = _run_members(config, executor, partial, progress)
-        stored = _put_in_place(computed, config, partial, path, resume, overwritten)
+        stored = _put_in_place(computed, config, partial, path, resume)
     shutil.rmtree(partial, ignore_errors=True)
     return stored
 
@@ -114,7 +105,11 @@ def _warn_of_leftovers(folders: Iterable[Path], own: Path) -> None:
 def _result_of(config: Config, path: Path) -> xr.Dataset:
     """Load the result of a configuration; refuse another's, and say if something else made it."""
     stored = load(path)
-    if not _is_of(config, stored):
+    try:
+        is_the_same = Config.stored(stored.attrs) == config
+    except ValueError:  # one that this version does not know
+        is_the_same = False
+    if not is_the_same:
         raise FileExistsError(
             f"{path} holds another configuration of the same name (other seeds, say). Move it, "
             "choose another directory, or overwrite it with resume=False (--no-resume)."
@@ -133,98 +128,27 @@ def _result_of(config: Config, path: Path) -> xr.Dataset:
     return stored
 
 
-def _is_of(config: Config, stored: xr.Dataset) -> bool:
-    """Return whether a result is of a configuration, whichever version of the package stored it.
-
-    A setting that came later gives the same configuration another fingerprint: so the settings
-    themselves are compared where fingerprints differ.
-    """
-    if stored.attrs["fingerprint"] == config.fingerprint:
-        return True
-    try:
-        return Config.stored(stored.attrs) == config
-    except ValueError:
-        return False
-
-
-def _digest_of(path: Path) -> str | None:
-    """Return the SHA-256 digest of a file's bytes; None if it is not there."""
-    if not path.is_file():
-        return None
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _put_in_place(
-    dataset: xr.Dataset,
-    config: Config,
-    partial: Path,
-    path: Path,
-    resume: bool,
-    overwritten: str | None,
+    dataset: xr.Dataset, config: Config, partial: Path, path: Path, resume: bool
 ) -> xr.Dataset:
     """Store a result in its place, and return what stands there then.
 
-    What was checked at the start is checked again: another run may have stored a result meanwhile.
-    One of the same configuration is as good as ours. Another's is never overwritten, except by a
-    run that was told to overwrite it, as it stood there when the run began.
+    Another run may have stored one meanwhile: that of the same configuration is as good as ours,
+    another's is refused as at the start. Of two that store at once the last stays.
     """
-    ready = partial / path.name
+    ready = partial / path.name  # what is cut short in a write goes with this folder
     try:
         results.save(dataset, ready)
-        if not path.exists():
-            path.unlink(missing_ok=True)  # a link that leads nowhere
-            try:
-                os.link(ready, path)  # at one stroke, and only if nothing is there
-                return dataset
-            except FileExistsError:
-                pass
-            except FileNotFoundError:
-                raise
-            except OSError:  # a file system without links
-                ready.replace(path)
-                return dataset
-        if not resume and _digest_of(path) == overwritten:
-            ready.replace(path)
-            return dataset
-    except FileNotFoundError:  # another process has stored the same result, and removed the folder
-        if not path.exists():
-            raise
-    try:
-        stored = _result_of(config, path)
-    except FileExistsError:
-        raise FileExistsError(
-            f"{path} was stored while this run was under way, and holds another configuration of "
-            f"the same name. It is left as it is, and the networks of this run are kept in "
-            f"{partial}: move the file, and repeat the command."
-        ) from None
-    if not resume and ready.exists():  # told to compute it anew
+        if resume and path.exists():
+            return _result_of(config, path)
         ready.replace(path)
         return dataset
-    return stored
-
-
-def _refuse_what_no_file_can_hold(config: Config) -> None:
-    """Store axes, labels and texts in memory before anything is trained, and compare.
-
-    A file that could not be written at the end would cost all that was computed for it.
-    """
-    labels = {}
-    for axis, variants in config.axes.items():
-        labels[axis] = [variant.label for variant in variants]
-    texts = {"description": config.description, "configuration": config.model_dump_json()}
-    skeleton = xr.Dataset(coords=labels, attrs=texts)
-    reason = "they come back changed"
-    try:
-        same = results.from_bytes(results.to_bytes(skeleton)).identical(skeleton)
-    except Exception as error:  # xarray, h5netcdf and h5py each have errors of their own
-        same = False
-        reason = str(error)
-    require("config", config.name, same, f"one whose texts and labels a file can hold ({reason})")
+    except FileNotFoundError:  # another process has stored the same result, and removed the folder
+        return _result_of(config, path)
 
 
 @surroundings.held()
 @checked
-@freed_memory_kept()
 def run_member(
     config: Config,
     model: Model,
@@ -313,7 +237,7 @@ def _train(
     if 0 in settings.snapshots:
         snapshots[0] = copy.deepcopy(network.state_dict())
     member = _member_name(config, model, seed)
-    read = functools.partial(load_checkpoint, network=network, member=member)
+    read = functools.partial(load_checkpoint, member=member)
     stored = _load_if_present(checkpoint, read) if checkpoint else None
     if stored is not None:
         latest, snapshots = stored
@@ -422,20 +346,14 @@ def process_pool() -> Executor:
     A script calls it below ``if __name__ == "__main__":``, because every process imports the script
     anew. A notebook and ``python -c`` need nothing.
     """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        # A process that is importing the script, which comes by here once more. The process that
-        # started it says why nothing comes of it.
-        raise SystemExit(1)
-    main = sys.modules["__main__"]
-    path = getattr(main, "__file__", None)
-    if getattr(main, "__spec__", None) is None and path and not Path(path).exists():
-        raise RuntimeError(
-            f"process_pool() needs a program that other processes can import, and {path} is no "
-            "file. Save it as one, call it by python -c, or run without an executor."
-        )
     context = multiprocessing.get_context("spawn")
-    ended_by_ctrl_c = (signal.SIGINT, signal.SIG_DFL)
-    return ProcessPoolExecutor(None, context, signal.signal, ended_by_ctrl_c)
+    return ProcessPoolExecutor(None, context, _begin_worker)
+
+
+def _begin_worker() -> None:
+    """Let Ctrl-C end a process of a pool at once, and keep the memory that its trainings free."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    keep_freed_memory()
 
 
 def _run_members(
@@ -619,13 +537,10 @@ def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots, member: s
 
 
 @checked
-def load_checkpoint(
-    path: Path, network: Network | None = None, member: str | None = None
-) -> tuple[Progress, Snapshots]:
+def load_checkpoint(path: Path, member: str | None = None) -> tuple[Progress, Snapshots]:
     """Read a checkpoint, verified by its archive's checksums; no code in it is run.
 
     Args:
-        network: The network that goes on from it, if there is one: its parameters must fit.
         member: Which network it must be of: files can be renamed.
 
     Raises:
@@ -640,11 +555,7 @@ def load_checkpoint(
         progress, snapshots, stored_member = torch.load(content, weights_only=True)
         if member is not None and stored_member != member:
             raise ValueError(f"it is of the member {stored_member}, not of {member}")
-        state = Progress(**progress)
-        if network is not None:
-            for parameters in (state.network, *snapshots.values()):
-                require_state("its network", network, parameters, same_type=True)
-        return state, snapshots
+        return Progress(**progress), snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
 
@@ -652,7 +563,7 @@ def load_checkpoint(
 def _start(config: Config, model: str, seed: int) -> Network:
     """Return a network as it is before training."""
     generator = torch.Generator().manual_seed(_seed(seed, Stream.WEIGHTS))
-    family = getattr(cells, model)
+    family = getattr(cells.gated, model)
     settings = config.network.model_dump()
     cell = family(config.task.input_size, **settings, generator=generator)
     return Network(cell, generator)

@@ -1,24 +1,21 @@
-"""What surrounds a run and could change its bits: held at fixed values, or refused by name.
+"""What surrounds a run and could change its bits: held at fixed values, or told apart by a digest.
 
 A configuration says what is computed. The last digits depend on more: on the number of threads, on
-modes of PyTorch that are in force where a run is called, on variables of the environment that
-libraries read as they are loaded. `held` sets what can be set and gives it back afterwards.
-`refuse_variables` names the others. `arithmetic` tells machines and libraries apart whose digits
-differ, so that no network is trained in two arithmetics.
+modes of PyTorch that are in force where a run is called, on the processor, and on variables of the
+environment that libraries read as they are loaded. `held` sets what can be set, and gives it back.
+`arithmetic` is a digest of what comes out of small computations here, so that whatever changes
+their bits changes it, and no network is trained in two arithmetics.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,70 +23,12 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from lwcore import results
-from lwcore.cells import kernels
-
-# With some value, and on some processor, each makes a run end with other bits, or not at all. They
-# are read when a library is loaded, which is too late for a run to set them. Numba's are worse:
-# code that was compiled under one may be kept, and be used without it. OPENBLAS_CORETYPE is not
-# among them: some processors need it, and `arithmetic` sees what it changes.
-VARIABLES = {
-    "ATEN_CPU_CAPABILITY": "PyTorch then uses other instructions",
-    "MKL_CBWR": "MKL then uses other instructions",
-    "MKL_ENABLE_INSTRUCTIONS": "MKL then uses other instructions",
-    "ONEDNN_DEFAULT_FPMATH_MODE": "oneDNN may then round to fewer digits",
-    "DNNL_DEFAULT_FPMATH_MODE": "oneDNN may then round to fewer digits",
-    "ONEDNN_MAX_CPU_ISA": "oneDNN then uses other instructions",
-    "DNNL_MAX_CPU_ISA": "oneDNN then uses other instructions",
-    "NPY_DISABLE_CPU_FEATURES": "NumPy then uses other instructions",
-    "NPY_ENABLE_CPU_FEATURES": "NumPy then uses other instructions",
-    "NUMBA_CPU_NAME": "Numba then compiles for another processor",
-    "NUMBA_CPU_FEATURES": "Numba then compiles for another processor",
-    "NUMBA_ENABLE_AVX": "Numba then compiles for another processor",
-    "NUMBA_OPT": "Numba then compiles in another way",
-    "NUMBA_LOOP_VECTORIZE": "Numba then compiles in another way",
-    "NUMBA_SLP_VECTORIZE": "Numba then compiles in another way",
-    "NUMBA_BOUNDSCHECK": "Numba then compiles in another way",
-    "NUMBA_DEBUGINFO": "Numba then compiles in another way",
-    "NUMBA_DISABLE_JIT": "Numba then compiles nothing",
-}
-# The C library's choice of instructions is one of several things that this variable sets.
-C_LIBRARY = "GLIBC_TUNABLES"
+from lwcore import cells, results
+from lwcore.ambient import gradients_followed
 
 # What is held is in part the process's, so one network at a time is trained in a process. A thread
 # that has the lock may take it again.
 _LOCK = threading.RLock()
-
-
-def _new_lock() -> None:
-    """Begin a forked process with a lock that no thread of its parent holds."""
-    global _LOCK
-    _LOCK = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock)
-
-
-def refuse_variables() -> None:
-    """Refuse variables of the environment that would change bits, by name, with the way out.
-
-    And a working directory that is gone, in which PyTorch cannot compute.
-    """
-    try:
-        os.getcwd()
-    except FileNotFoundError:  # MKL would end the process
-        raise FileNotFoundError(
-            "The folder in which this process works has been removed: change to another one."
-        ) from None
-    reasons = {name: why for name, why in VARIABLES.items() if os.environ.get(name)}
-    if "glibc.cpu" in os.environ.get(C_LIBRARY, ""):
-        reasons[C_LIBRARY] = "the C library then uses other instructions"
-    for name, why in reasons.items():
-        raise RuntimeError(
-            f"{name} = {os.environ[name]!r} is set in the environment: {why}, and a run's bits "
-            f"would be others. Unset it before Python starts: env -u {name} lw run ..."
-        )
 
 
 @contextmanager
@@ -100,12 +39,10 @@ def held() -> Iterator[None]:
     one process take turns: the number of threads, PyTorch's default type and some of its modes
     belong to the process, and two that hold them at once would give back what the other has set.
     """
-    refuse_variables()
+    os.getcwd()  # an error where that folder is gone, in which MKL would end the process
     with _LOCK, ExitStack() as stack:
         # first, so that it is left last: PyTorch gives back what the process had, not this thread
         stack.enter_context(threadpool_limits(limits=1))
-        stack.enter_context(_one_thread_in_pytorch())
-        stack.enter_context(_plain_arithmetic())
         stack.enter_context(_plain_pytorch())
         stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
         stack.enter_context(plain_xarray())
@@ -128,109 +65,44 @@ def plain_xarray() -> xr.set_options:
 
 
 @contextmanager
-def _one_thread_in_pytorch() -> Iterator[None]:
-    """Hold PyTorch, and the MKL inside it, at one thread.
-
-    threadpoolctl sees PyTorch's OpenMP. It cannot see MKL, which is linked into PyTorch's own
-    library, and which ``MKL_NUM_THREADS`` makes independent of OpenMP. ``torch.set_num_threads``
-    sets both. Afterwards MKL gets back what it had: no setting of this thread's, as a rule.
-    """
-    threads = _threads_of_the_process()
-    set_of_this_thread = _mkl_setter()
-    before = set_of_this_thread(1) if set_of_this_thread else None
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        if set_of_this_thread:
-            set_of_this_thread(before)
-
-
-def _threads_of_the_process() -> int:
-    """Return PyTorch's number of threads as a new thread finds it.
-
-    Each thread takes it over at its first call of PyTorch. One that did while another was held at
-    one thread would say 1 ever after, and 1 would be given back to all.
-    """
-    with ThreadPoolExecutor(1) as new_thread:
-        return new_thread.submit(torch.get_num_threads).result()
-
-
-@functools.cache
-def _mkl_setter() -> Callable[..., int] | None:
-    """Return MKL's function that sets the threads of the calling thread and returns the last."""
-    try:
-        library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-        return ctypes.CDLL(str(library)).MKL_Set_Num_Threads_Local
-    except (OSError, AttributeError):  # a PyTorch without MKL, or one that keeps it to itself
-        return None
-
-
-@contextmanager
-def _plain_arithmetic() -> Iterator[None]:
-    """Hold rounding to the nearest number, and numbers below the normal range as they are.
-
-    Both are settings of the thread's processor, which a library may have changed: code compiled
-    with ``-ffast-math`` flushes small numbers to zero as soon as it is loaded.
-    """
-    flushed = float(np.float32(1e-40) * np.float32(1)) == 0
-    torch.set_flush_denormal(False)
-    try:
-        rounding = ctypes.CDLL(None)
-        mode = rounding.fegetround()
-        rounding.fesetround(0)
-    except (AttributeError, OSError, TypeError):
-        rounding = None
-    try:
-        yield
-    finally:
-        if rounding is not None:
-            rounding.fesetround(mode)
-        torch.set_flush_denormal(flushed)
-
-
-@contextmanager
 def _plain_pytorch() -> Iterator[None]:
-    """Hold PyTorch's modes: gradients, single precision throughout, on the processor.
+    """Hold PyTorch's modes: one thread, gradients, full single precision, on the processor.
 
     They may be in force where a run is called: inside `torch.no_grad`, autocast, or with another
-    default type or device.
+    default type or device. Numbers below the normal range stay as they are: code compiled with
+    ``-ffast-math`` takes them for zero as soon as it is loaded.
     """
+    threads = torch.get_num_threads()
+    flushed = float(np.float32(1e-40) * np.float32(1)) == 0
     dtype = torch.get_default_dtype()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    of_onednn: Any = torch.backends.mkldnn
+    products = of_onednn.matmul
+    precision = products.fp32_precision
+    enabled, of_onednn_deterministic, *_ = of_onednn.set_flags(True, False, None, None)
     with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(torch.autocast("cpu", enabled=False))
-        stack.enter_context(_full_precision())
+        stack.enter_context(gradients_followed())
         if torch.get_default_device().type != "cpu":  # every call would go through Python
             stack.enter_context(torch.device("cpu"))
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(False)
         torch.set_default_dtype(torch.float32)
-        torch.use_deterministic_algorithms(False)
+        if deterministic:  # to set it imports a compiler, which takes seconds
+            torch.use_deterministic_algorithms(False)
+        products.fp32_precision = "ieee"
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+            of_onednn.set_flags(enabled, of_onednn_deterministic, None, None)
+            products.fp32_precision = "none"  # whatever PyTorch as a whole has
+            if products.fp32_precision != precision:
+                products.fp32_precision = precision
+            if deterministic:
+                torch.use_deterministic_algorithms(True, warn_only=warn_only)
             torch.set_default_dtype(dtype)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Hold matrix products in single precision at single precision, by oneDNN where it helps."""
-    flags: Any = torch.backends.mkldnn
-    products = flags.matmul
-    precision = products.fp32_precision
-    enabled, deterministic, *_ = flags.set_flags(True, False, None, None)
-    products.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        flags.set_flags(enabled, deterministic, None, None)
-        products.fp32_precision = "none"  # whatever PyTorch as a whole has
-        if products.fp32_precision != precision:
-            products.fp32_precision = precision
+            torch.set_flush_denormal(flushed)
+            torch.set_num_threads(threads)
 
 
 def fingerprint() -> str:
@@ -246,13 +118,14 @@ def fingerprint() -> str:
 def arithmetic() -> str:
     """Return eight hexadecimal digits that change with what computes here, down to the last digit.
 
-    They are those of some small products, sums and functions by each library, and of the names of
-    the processor. Two processes that agree in them may share a run.
+    They are those of some small products, sums and functions by each library, of scans and
+    gradients by the compiled kernels, and of the names of the processor. Two processes that agree
+    in them may share a run.
     """
     from llvmlite.binding import get_host_cpu_name
 
     processor = f"{torch.backends.cpu.get_cpu_capability()} {get_host_cpu_name()}"
-    digest = hashlib.sha256(f"{processor} {kernels.ENABLED}".encode())
+    digest = hashlib.sha256(f"{processor} {cells.kernels.ENABLED}".encode())
     with held():
         generator = torch.Generator().manual_seed(0)
         for dtype in (torch.float32, torch.float64):
@@ -264,8 +137,12 @@ def arithmetic() -> str:
 
 
 def _of_every_library(numbers: torch.Tensor) -> list[Any]:
-    """Return products, sums and functions of a matrix, by PyTorch and then by NumPy."""
+    """Return products, sums and functions of a matrix, by PyTorch, by NumPy, and by our kernels."""
     array = numbers.numpy()
+    generator = torch.Generator().manual_seed(0)
+    cell = cells.GRU(len(array.T), 12, layernorm=True, generator=generator, dtype=numbers.dtype)
+    states = cell(numbers.unsqueeze(0))
+    gradients = torch.autograd.grad(states.square().sum(), list(cell.parameters()))
     return [
         numbers.T @ numbers,
         numbers @ numbers[0],
@@ -279,4 +156,6 @@ def _of_every_library(numbers: torch.Tensor) -> list[Any]:
         np.exp(array),
         np.tanh(array),
         np.log(abs(array)),
+        states.detach(),
+        *gradients,
     ]
