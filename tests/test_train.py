@@ -120,6 +120,6 @@ def test_training_goes_on_with_a_state_that_fits_alone():
         train(network, data, **SETTINGS, resume_from=Progress(**good | {"network": missing}))
     with pytest.raises(RuntimeError, match="size mismatch for"):
         train(setting("LSTM")[0], data, **SETTINGS, resume_from=Progress(**good))
+    options = SETTINGS | {"steps": 5, "optimizer": "sgd"}
     with pytest.raises(KeyError):
-        options = SETTINGS | {"steps": 5, "optimizer": "sgd"}
         train(network, data, **options, resume_from=Progress(**good))
