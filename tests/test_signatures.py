@@ -125,7 +125,7 @@ for call in (
     environment = os.environ | {"JAXTYPING_DISABLE": "1", "PYTHONOPTIMIZE": "2"}
     printed = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
     assert printed.splitlines() == [
-        "error = 0.7: must be a number in (0, 0.5).",
+        "error = 0.7: must be a number in [1e-150, 0.5).",
         "lags = [4, 2, 1]: must be whole numbers from 1 on that increase.",
         "y = ndarray of float64 and shape (2,): must be a ndarray of type Float and shape (T), "
         "with B=2, T=3.",
