@@ -170,6 +170,13 @@ def test_a_reading_prints_its_number_in_its_unit_with_its_bracket():
     assert rounding.printed(exactly(2.7e-15), "prose") == "to rounding"
     assert rounding.rule == "≤ 10⁻¹⁰"
     assert Reading(quantity="q", unit="number", at_least=-1e-8).rule == "≥ −10⁻⁸"
+    power = Reading.model_validate(reading(unit="exponent", bracket="range", over="rows"))
+    found = over([-0.65, -0.05, 0.23], units=6)
+    assert power.printed(found, "thousandfold fall") == "0.20 to 89 times (three rows)"
+    assert power.printed(found, "thousandfold fall, high") == "89"
+    power.require_bracket(found)
+    with pytest.raises(ValueError, match="must be what its cell gives, an interval"):
+        power.require_bracket(share(1, 4))
 
 
 def test_claims_can_fail_and_name_code_that_exists():
