@@ -8,10 +8,7 @@ whole run in one picture.
 
 from __future__ import annotations
 
-import pickle
-import re
 from itertools import cycle
-from textwrap import fill
 from typing import Any, get_args
 
 import matplotlib.pyplot as plt
@@ -19,7 +16,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from lwcore.experiment import config_of
@@ -68,113 +64,14 @@ _ABOVE: Any = {"loc": "outside upper center", "ncols": 8, "fontsize": 8}
 
 
 def use_book_style() -> None:
-    """Use the book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks.
-
-    A notebook's picture holds the `narrowed` one as well, hidden: pages show it on telephones.
-    """
+    """Use the book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks."""
     plt.style.use(["seaborn-v0_8-ticks", _STYLE])
     try:
-        from IPython.core.getipython import get_ipython
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
         return
 
     set_matplotlib_formats("svg")
-    shell: Any = get_ipython()
-    if shell is not None:
-        as_svg = shell.display_formatter.formatters["image/svg+xml"]
-        as_svg.for_type(Figure, _with_narrowed)
-
-
-def _with_narrowed(figure: Figure) -> str:
-    """Return a figure as SVG, with the narrowed one inside it, hidden."""
-    from IPython.core.pylabtools import print_figure
-
-    wide = print_figure(figure, "svg")
-    narrow = print_figure(narrowed(figure), "svg")
-    without_head = narrow[narrow.index("<svg") :]
-    hidden = without_head.replace("<svg", '<svg display="none"', 1)
-    opened = wide.rstrip().removesuffix("</svg>")
-    return f"{opened}{hidden}</svg>"
-
-
-def _folded(text: str, width: int) -> str:
-    """Break a text into lines of some width; a formula between dollars is not broken."""
-
-    def held_together(formula: re.Match[str]) -> str:
-        return formula[0].replace(" ", "\N{NO-BREAK SPACE}")
-
-    breakable = re.sub(r"\$[^$]*\$", held_together, text)
-    lines = fill(breakable, width, break_long_words=False, break_on_hyphens=False)
-    return lines.replace("\N{NO-BREAK SPACE}", " ")
-
-
-@checked
-def narrowed(figure: Figure) -> Figure:
-    """Return a copy of a figure with its panels in one column, for telephones.
-
-    On a page of 342 pixels no letter is below 8 pixels. Legends stand above the panels.
-    """
-    narrow: Figure = pickle.loads(pickle.dumps(figure))  # matplotlib has no other copy
-    narrow.set_layout_engine("constrained")
-    panels_of_grids = [axes for axes in narrow.axes if axes.get_gridspec() is not None]
-    heights = []
-    for axes in panels_of_grids:
-        grid: Any = axes.get_gridspec()
-        height = figure.get_figheight() / grid.nrows
-        heights.append(max(2.3, 0.75 * height))
-    narrow.set_size_inches(3.7, 0.4 + sum(heights))
-    column = narrow.add_gridspec(len(panels_of_grids), 1, height_ratios=heights)
-    label = ""
-    for row, axes in enumerate(panels_of_grids):
-        axes.set_subplotspec(column[row])
-        # The panels of a row shared the label and the ticks of the first of them.
-        axes.tick_params(labelleft=True, labelbottom=True)
-        label = axes.get_ylabel() or label
-        axes.set(ylabel=_folded(label, 28), xlabel=_folded(axes.get_xlabel(), 42))
-        axes.set_title(_folded(axes.get_title(), 40))
-    for text in narrow.texts:
-        text.set_text(_folded(text.get_text(), 56))
-    _raise_legends(narrow, figure)
-    return narrow
-
-
-def _raise_legends(narrow: Figure, figure: Figure) -> None:
-    """Put the legends of a narrowed figure above its panels, in as many columns as there is room.
-
-    A single legend inside a panel goes there, too; of several, each stays with its panel.
-    """
-    of_figure: list[Legend] = list(narrow.legends)
-    inside: list[Legend] = []
-    for axes in narrow.axes:
-        legend = axes.get_legend()
-        if legend is not None and axes.get_gridspec() is not None:
-            inside.append(legend)
-    if not of_figure and len(inside) == 1:
-        of_figure = inside
-    containers = _containers_by_label(figure)
-    for legend in of_figure:
-        labels = [text.get_text() for text in legend.texts]
-        handles: list[Any] = []
-        for label, handle in zip(labels, legend.legend_handles, strict=True):
-            handles.append(containers.get(label, handle))
-        n_letters = 8 + max(map(len, labels))  # of an entry, its line included; 54 fit into a row
-        n_columns = max(1, 54 // n_letters)
-        height = 0.17 * len(labels) / n_columns
-        narrow.set_figheight(narrow.get_figheight() + height)
-        legend.remove()
-        narrow.legend(handles, labels, **_ABOVE | {"ncols": n_columns})
-
-
-def _containers_by_label(figure: Figure) -> dict[str, Any]:
-    """Return the lines with error bars of a figure, by label: a copy and a legend lose the bars."""
-    containers = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        for handle, label in zip(handles, labels, strict=True):
-            if isinstance(handle, tuple):
-                containers[label] = handle
-    return containers
 
 
 @checked

@@ -21,6 +21,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 from filelock import FileLock
+from forked_kernels import use_forked_kernels
 from jupytext.myst import myst_to_notebook
 from nbclient import NotebookClient
 from traitlets.config import Config
@@ -250,6 +251,7 @@ def run(notebook, folder):
 
     Two cells of ours stand around its own: the first listens, the last reports.
     """
+    use_forked_kernels()
     listen = nbformat.v4.new_code_cell(LISTEN)
     report = nbformat.v4.new_code_cell(REPORT)
     framed = nbformat.v4.new_notebook(metadata=notebook.metadata)
