@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help made-here book live lab sphinx pdf check test prose lowest coverage mutants bench interruptions calibration sbom audit references format lock clean
+.PHONY: help made-here book live lab pdf style check test prose lowest coverage mutants bench sbom references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,10 +46,6 @@ PORT ?= 8000
 live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew (PORT=8001: there)
 	@$(BIN)/python -m book.live --port $(PORT)
 
-# The way out of Jupyter Book 1, which is frozen: tried by hand, some ten minutes after `make book`.
-sphinx: $(STAMP) ## build the book by newer Sphinx alone, in _build/sphinx, and compare it with that of make book
-	UV_FIND_LINKS=$(FIND_LINKS) VIRTUAL_ENV=.venv $(BIN)/python -m book.plain_sphinx
-
 lab: $(STAMP) ## edit chapters in JupyterLab, which then changes what was edited and nothing else
 	@UV_FIND_LINKS=$(FIND_LINKS) VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt jupyterlab
 	$(BIN)/jupyter lab --ContentsManager.allow_hidden=True
@@ -57,13 +53,15 @@ lab: $(STAMP) ## edit chapters in JupyterLab, which then changes what was edited
 # The modules that take longest begin first: `conftest.py` lists them.
 SIDE_BY_SIDE := -n 2 --dist loadscope --no-loadscope-reorder
 
-READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
+READ_THE_BOOK := tests/pages tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
 
-check: $(STAMP) ## check style, layers, types and the package alone: no notebook, no page, no browser
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+
+check: style ## check style, types, layers and the package alone: no notebook, no page, no browser
 	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" $(SIDE_BY_SIDE)
 
 test: book ## check everything: style, package, notebooks and built pages
@@ -73,7 +71,7 @@ prose: $(STAMP) ## list what an editor may want to change in the pages (it never
 	@$(BIN)/python -m book.prose
 
 LOWEST := VIRTUAL_ENV=_build/lowest UV_FIND_LINKS=$(FIND_LINKS) $(BIN)/uv
-TESTS_OF_RUNS := $(patsubst %,tests/test_%.py,cells cli config diagnose experiment figures kernels results signatures stable_law stats uses)
+TESTS_OF_RUNS := $(patsubst %,tests/test_%.py,cells cli config diagnose experiment kernels results signatures stable_law stats uses)
 
 # Newer libraries below them warn that older ones use what will go.
 lowest: $(STAMP) ## try the package with the oldest libraries that pyproject.toml allows (some ten minutes)
@@ -102,20 +100,10 @@ bench: $(STAMP) ## time and record training steps, rates, stable laws and fits (
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.stable
 
-interruptions: $(STAMP) ## kill a run a hundred times, compare what it ends with, and record it (some ten minutes)
-	$(BIN)/python -m pytest -m interruption tests
-	$(BIN)/python -m benchmarks.interruption
-
-calibration: $(STAMP) ## count how often windows are wrong, and record it (half an hour)
-	$(BIN)/python -m benchmarks.calibration
-
-# Tools for these two come from the registry for the moment, and are not part of .venv.
+# This tool comes from the registry for the moment, and is not part of .venv.
 sbom: $(STAMP) ## list everything that is installed, with licences, in CycloneDX's format, in _build/sbom.json
 	@mkdir -p _build
 	$(BIN)/uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment --output-reproducible --pyproject pyproject.toml -o _build/sbom.json $(BIN)/python
-
-audit: $(STAMP) ## hold the lock against the databases of known vulnerabilities (needs the network)
-	$(BIN)/uvx --from pip-audit==2.10.1 pip-audit -r constraints.txt --no-deps --disable-pip
 
 references: $(STAMP) ## record the reference outputs of notebook cells afresh
 	$(BIN)/python -m pytest notebooks book --refresh-references

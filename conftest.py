@@ -3,9 +3,9 @@
 nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the
 notebook is MyST text. It is executed only if neither the book's build nor an earlier test has left
 its outputs (``book/_ext/executed.py``); nbval compares them with those in
-``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell
-has no reference until ``make references`` records one, and a checked cell without a reference
-fails.
+``tests/reference_outputs/<notebook>.json``, in the order of the cells and keyed by a hash of their
+source. An edited cell is compared with the record that stood in its place; a checked cell without
+one fails until ``make references`` records it.
 
 The profiles of Hypothesis, which the property tests run under, are set here as well.
 """
@@ -80,24 +80,27 @@ class TextNotebook(IPyNbFile):
     def collect(self):
         """Give one test for each code cell."""
         self.nb = executed.read(self.path)
-        path, self.records = self.reference_path, {}
+        path = self.reference_path
         recorded = json.loads(path.read_text()) if path.exists() else {}
         self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
         text = self.path.read_text(encoding="utf-8").splitlines()
         lines = [number for number, line in enumerate(text, 1) if FENCE.match(line)]
         code_cells = [copy.copy(cell) for cell in self.nb.cells if cell.cell_type == "code"]
+        keys = [source_hash(cell) for cell in code_cells if "nbval-check-output" in tags(cell)]
+        former = former_keys(list(recorded), keys)
+        self.records = {key: recorded.get(key) for key in keys}
         for number, (cell, line) in enumerate(zip(code_cells, lines, strict=True)):
-            options = defaultdict(bool, find_metadata_tags(cell.metadata))
+            key = source_hash(cell)
+            reference = recorded.get(former.get(key, key))
             # nbval takes a cell without a count for one that was never run, and compares nothing
             cell.execution_count = 1
-            cell.outputs = [*map(nbformat.from_dict, recorded.get(source_hash(cell), []))]
+            cell.outputs = [*map(nbformat.from_dict, reference or [])]
+            options = defaultdict(bool, find_metadata_tags(cell.metadata))
             test = TextNotebookCell.from_parent(
                 self, name=f"Cell {number + 1}", cell_num=number, cell=cell, options=options
             )
             test.line = line
-            test.has_reference = options["check"] and source_hash(cell) in recorded
-            if test.has_reference:
-                self.records[source_hash(cell)] = cell.outputs
+            test.has_reference = reference is not None
             yield test
 
     def setup(self):
@@ -112,8 +115,9 @@ class TextNotebook(IPyNbFile):
         """Write what was recorded, without the records of cells that are gone."""
         if self.config.option.refresh_references:
             self.reference_path.unlink(missing_ok=True)
-            if self.records:
-                text = json.dumps(self.records, indent=1, ensure_ascii=False)
+            kept = {key: outputs for key, outputs in self.records.items() if outputs is not None}
+            if kept:
+                text = json.dumps(kept, indent=1, ensure_ascii=False)
                 self.reference_path.write_text(f"{text}\n")
 
 
@@ -133,7 +137,7 @@ class TextNotebookCell(IPyNbCell):
                 raise CellFailure("this cell failed.", *output.traceback)
         if outcome.execution_count is None:
             raise CellFailure("this cell was not run: one above it failed.")
-        may_write = "remove-stderr" in self.cell.metadata.get("tags", ())
+        may_write = "remove-stderr" in tags(self.cell)
         for output in self.test_outputs:
             if output.get("name") == "stderr" and not may_write:
                 raise CellFailure("this cell warns, and a page may hold no warning:", output.text)
@@ -149,8 +153,8 @@ class TextNotebookCell(IPyNbCell):
         recorded_outputs = coalesce_streams(self.cell.outputs)
         if not self.has_reference:
             raise CellFailure(
-                "what this cell prints is to be checked, and nothing is recorded for the cell as "
-                f"it is now. To record it: {record}"
+                "what this cell prints is to be checked, and nothing is recorded. "
+                f"To record it: {record}"
             )
         if not self.compare_outputs(self.test_outputs, recorded_outputs):
             raise CellFailure(
@@ -200,6 +204,21 @@ class TextNotebookCell(IPyNbCell):
             shown = kept["data"].items()
             kept["data"] = {kind: one for kind, one in shown if not kind.startswith("image/")}
         return kept
+
+
+def tags(cell):
+    """List the tags of a cell."""
+    return cell.metadata.get("tags", ())
+
+
+def former_keys(before, now):
+    """Find for each edited cell the record that stood in its place: its key by the cell's."""
+    former = {}
+    matcher = difflib.SequenceMatcher(None, before, now, autojunk=False)
+    for kind, first, last, start, end in matcher.get_opcodes():
+        if kind == "replace":
+            former |= zip(now[start:end], before[first:last], strict=False)
+    return former
 
 
 def source_hash(cell):

@@ -1,5 +1,5 @@
 """How often windows are wrong: rules of detection on drawn numbers, and on networks whose error is
-noise (``make calibration``)."""
+noise (``python -m benchmarks.calibration``)."""
 
 import itertools
 from pathlib import Path

@@ -1,11 +1,11 @@
 """Kill a run again and again, with a reader beside it.
 
 Has the result the same bits in the end, and was no part of a file seen? Run with
-``make interruptions``. Every attempt is a run in a process of its own, killed at a random moment or
-while it writes a file; the next attempt goes on from what it left. So that kills do fall into
-writes, files are written in pieces with pauses between them. A run that came to its end is compared
-with an undisturbed one, and begun again. Then pairs of processes are started on one run, and one of
-each second pair is killed.
+``python -m benchmarks.interruption``. Every attempt is a run in a process of its own, killed at a
+random moment or while it writes a file; the next attempt goes on from what it left. So that kills
+do fall into writes, files are written in pieces with pauses between them. A run that came to its
+end is compared with an undisturbed one, and begun again. Then pairs of processes are started on one
+run, and one of each second pair is killed.
 """
 
 from __future__ import annotations

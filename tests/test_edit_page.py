@@ -1,4 +1,4 @@
-"""What the page on editing teaches works as it is written there."""
+"""What CONTRIBUTING teaches works as it is written there."""
 
 import re
 
@@ -7,7 +7,7 @@ import typed_decimals
 from book.claims import Claims
 from tests.built_book import ROOT
 
-TEXT = (ROOT / "book" / "edit.md").read_text()
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 CELL = re.compile(
     r"```\{code-cell\} ipython3\n(?:---\n.*?\n---\n|(?::[^\n]*\n)*)(.*?)```", re.DOTALL
 )

@@ -1,11 +1,12 @@
 """From the papers' equations to the code and back: nothing is missing, nothing named that does not
 exist, all links lead somewhere."""
 
-import ast
+import inspect
 import re
 import sys
 
 import pytest
+from api_pages import modules, public
 from equation_index import (
     COMPANION,
     TAG,
@@ -14,19 +15,13 @@ from equation_index import (
     inventory,
     named,
 )
-from package_source import definitions, modules
 
 from lwcore import experiment
 from lwcore.experiment.config import Config
 from tests.built_book import ROOT
 
 EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]
-SOURCES = {module: path.read_text() for module, path in modules().items()}
-PUBLIC = {
-    definition.name: (str(modules()[module].resolve()), definition)
-    for module in modules()
-    for definition in definitions(module)
-}
+SOURCES = {name: inspect.getsource(sys.modules[name]) for name in modules() if public()}
 
 
 def shown_in(chapter):
@@ -72,11 +67,12 @@ def test_a_watched_run_reaches_what_the_inventory_says(tmp_path):
 
 def starts(name):
     """Where the code of a function, or of the methods of a class, begins: at decorators."""
-    path, definition = PUBLIC[name]
-    code = (node for node in ast.walk(definition.node) if isinstance(node, ast.FunctionDef))
-    return {
-        (path, min([one.lineno, *(each.lineno for each in one.decorator_list)])) for one in code
-    }
+    value = public()[name]
+    functions = vars(value).values() if isinstance(value, type) else [value]
+    unwrapped = [inspect.unwrap(getattr(one, "py_func", one)) for one in functions]
+    codes = [one.__code__ for one in unwrapped if hasattr(one, "__code__")]
+    places = {(code.co_filename, code.co_firstlineno) for code in codes}
+    return {place for place in places if place[0].endswith(".py")}  # not what Python generates
 
 
 def test_docstrings_name_equations_that_exist():

@@ -1,5 +1,6 @@
 """The house around the package: its lock, what it imports, and that a notebook test can fail."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -105,12 +106,18 @@ RECORDED = {  # what a cell that prints a third has on record, and whether it pa
 }
 
 
+def source_hash(source):
+    """The key of a cell's record."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
 def test_notebook_is_compared_with_its_reference(tmp_path):
     """Under this project's collector: a cell passes as recorded, and fails with a wrong record,
     without one, or if it raises."""
     references = tmp_path / "tests" / "reference_outputs"
-    beside = "book/_ext/executed.py", "tests/reference_outputs/sanitize.cfg"
-    for name in ("conftest.py", "constraints.txt", *beside):
+    extensions = "book/_ext/executed.py", "book/_ext/forked_kernels.py"
+    beside = "constraints.txt", "tests/reference_outputs/sanitize.cfg"
+    for name in ("conftest.py", *extensions, *beside):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
 
@@ -132,6 +139,17 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
     (references / "one.json").write_text(json.dumps(reference))
     assert run(RECORDED)[1] == [passes for _, passes in RECORDED.values()]
     assert len(log.read_text().splitlines()) == 1, "the second run used what the first had executed"
+    edited = [source.replace("2 / 6", "2 / 7") for source in RECORDED]
+    output, passed = run(edited)
+    assert passed[1] is False
+    assert "stdout:\n@@ -1 +1 @@\n-0.3333\n+0.2857\n" in output
+    path = references / "one.json"
+    assert run(edited, "--refresh-references")[1] == [True] * 4
+    refreshed = path.read_text()
+    assert [source_hash(source) for source in edited] == list(json.loads(refreshed))
+    run(edited, "--refresh-references")
+    assert path.read_text() == refreshed
+    path.write_text(json.dumps(reference))
     warns = "import warnings; warnings.warn('too few')"
     output, passed = run([*RECORDED, "print(1.25)", warns, "1 / 0", "print(1 / 3)"])
     assert passed == [passes for _, passes in RECORDED.values()] + [False] * 4

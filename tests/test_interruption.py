@@ -1,5 +1,5 @@
 """A run killed at random moments, a reader beside it, two processes at one run, a worker that is
-killed: no harm is done, here or in what ``make interruptions`` recorded."""
+killed: no harm is done, here or in what ``python -m benchmarks.interruption`` recorded."""
 
 import json
 import os

@@ -1,30 +1,42 @@
-"""Networks that chapters share: the same as trained alone, once, and anew for other settings or code."""
+"""Networks that chapters share: what is recorded is what their settings train, once."""
 
 import torch
-from joblib import Memory
 
 from book.chapters import training
 from lwcore import experiment
 from lwcore.experiment import Config
 
-CONFIG = Config.named("live").replace(
-    models=["ConstGate", "LSTM"], seeds=[7], training={"steps": 3}
-)
+LIVE = Config.named("live")
 
 
-def test_a_network_is_trained_once_for_settings_and_code(tmp_path, monkeypatch):
-    begun, train = [], experiment.networks
-    here = Memory(tmp_path, verbose=0)
-    monkeypatch.setattr(training, "MEMORY", here)
-    monkeypatch.setattr(training, "_trained", here.cache(training._trained.func, ignore=["config"]))
-    monkeypatch.setattr(experiment, "networks", lambda one: begun.append(one.members) or train(one))
-    first = training.networks(CONFIG)
-    again = training.networks(CONFIG.replace(name="other", diagnostics={"sequences": 64}))
-    assert begun == [[("ConstGate", 7)], [("LSTM", 7)]]
-    for member, network in train(CONFIG).items():
-        for found in (first[member], again[member]):
-            torch.testing.assert_close(found.state_dict(), network.state_dict(), rtol=0, atol=0)
-    training.networks(CONFIG.replace(models=["LSTM"], training={"steps": 4}))
-    monkeypatch.setattr(training, "code_fingerprint", lambda: "edited")
-    training.networks(CONFIG.replace(models=["LSTM"]))
-    assert begun[2:] == [[("LSTM", 7)]] * 2
+def test_a_recorded_network_is_the_one_that_its_settings_train():
+    config = LIVE.replace(models=["ConstGate"], seeds=[212])
+    assert set(training.networks(LIVE)) == set(LIVE.members)
+    (recorded,) = training.networks(config).values()
+    (trained,) = experiment.networks(config).values()
+    (fresh,) = training.networks(config, trained=False).values()
+    inputs, _ = experiment.fresh_sequences(config, 212, 4)
+    torch.testing.assert_close(recorded(inputs), trained(inputs), rtol=1e-3, atol=1e-3)
+    assert (recorded(inputs) - fresh(inputs)).abs().max() > 0.1
+
+
+def test_what_is_not_recorded_is_trained_once_for_its_settings(tmp_path, monkeypatch):
+    config = LIVE.replace(models=["ConstGate", "LSTM"], seeds=[7], training={"steps": 3})
+    begun, networks = [], experiment.networks
+
+    def noted(config, trained=True):
+        begun.extend(config.members if trained else ())
+        return networks(config, trained)
+
+    monkeypatch.setattr(training, "RECORDED", tmp_path / "networks")
+    monkeypatch.setattr(experiment, "networks", noted)
+    first = training.networks(config.replace(models=["LSTM"]))
+    both = training.networks(config.replace(name="other", diagnostics={"sequences": 64}))
+    assert begun == [("LSTM", 7), ("ConstGate", 7)]
+    for member, network in networks(config).items():
+        for found in (first, both):
+            if member in found:
+                state = found[member].state_dict()
+                torch.testing.assert_close(state, network.state_dict(), rtol=0, atol=0)
+    training.networks(config.replace(models=["LSTM"], training={"steps": 4}))
+    assert begun[2:] == [("LSTM", 7)]

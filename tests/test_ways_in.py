@@ -22,18 +22,10 @@ def test_parts_have_names_pages_one_place_and_each_leads_to_the_next():
         assert ((BOOK / name).parent / target).resolve() == (BOOK / f"{following}.html").resolve()
 
 
-def test_words_and_symbols_in_chapters_show_their_meaning():
-    rows = {row["id"]: row for row in article("book/notation").select("tr[id]")}
-    n_words = n_symbols = 0
-    for name in DOCUMENTS:
-        for link in article(name).select("a.word"):
-            n_words += 1
-            assert len(link["title"].split()) >= 3
-        for link in article(name).select("a.symbol"):
-            n_symbols += 1
-            assert link["href"].partition("#")[2] in rows
-            assert "\\" not in link["title"]
-    assert min(n_words, n_symbols) > 20
+def test_words_in_chapters_show_their_meaning():
+    links = [link for name in DOCUMENTS for link in article(name).select("a.word")]
+    assert len(links) > 20
+    assert all(len(link["title"].split()) >= 3 for link in links)
 
 
 def test_the_code_has_every_name_that_glossary_and_notation_give_it():

@@ -1,35 +1,89 @@
-"""The reference of the package: a directive that documents modules, and what their docstrings need
-on the way to a page."""
+"""The reference of the package: autodoc, with signatures as the code writes them, the types that a
+module names, and each name once, where a reader imports it."""
 
-import ast
-import copy
-import functools
+import inspect
 import re
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args, get_origin
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from package_source import aliases, definitions, modules, parsed
 from pydantic import BaseModel
-from sphinx.domains.python import PyObject
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 from sphinx.util.nodes import nested_parse_with_titles
 
-BACK = re.compile(r'(class="viewcode-back" href="[^"#]*#)([a-z0-9_.]*?)((?:[A-Z]\w*\.)?\w+)(?=")')
+ROOT = Path(__file__).parents[2]
+ASSIGNED = re.compile(r"^ *([A-Z][a-z]\w*): ?\w* = |^ *([A-Z][a-z]\w*) = (.*)", re.MULTILINE)
+BACK = re.compile(r'(class="viewcode-back" href="[^"#]*#)([\w.]+)')
+
+
+@cache
+def modules() -> list[str]:
+    """List the public modules of the package."""
+    names = []
+    for path in sorted((ROOT / "lwcore").rglob("*.py")):
+        dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        names.append(dotted.removesuffix(".__init__"))
+    return [name for name in names if "._" not in name]
+
+
+def exported(module: str) -> set[str]:
+    """List the names that the package around a module gives on as its own."""
+    package = module.rpartition(".")[0]
+    return set(getattr(sys.modules.get(package), "__all__", ()))
+
+
+@cache
+def public() -> dict[str, Any]:
+    """Collect the public functions, classes and methods, by the names that a reader imports."""
+    found = {}
+    for module in map(import_module, modules()):
+        for name, value in vars(module).items():
+            is_own = getattr(value, "__module__", "") == module.__name__
+            if name.startswith("_") or not is_own or not callable(value):
+                continue
+            package = module.__name__.rpartition(".")[0]
+            place = package if name in exported(module.__name__) else module.__name__
+            found[f"{place}.{name}"] = value
+            members = vars(value) if isinstance(value, type) else {}
+            for member, function in members.items():
+                is_function = inspect.isroutine(function) or isinstance(function, property)
+                if is_function and not member.startswith("_"):
+                    found[f"{place}.{name}.{member}"] = function
+    return found
+
+
+def types_of(module: ModuleType) -> dict[str, str]:
+    """Collect the types that a module names, for its signatures, each with what it allows."""
+    found = {}
+    for match in ASSIGNED.finditer(inspect.getsource(module)):
+        name = match[1] or match[2]
+        value = vars(module).get(name)
+        if get_origin(value) is Literal:
+            choices = ", ".join(f"``{choice!r}``" for choice in get_args(value))
+            found[name] = f"one of {choices}"
+        elif hasattr(value, "__metadata__") and hasattr(value.__metadata__[-1], "description"):
+            found[name] = value.__metadata__[-1].description
+        elif re.match(r"(Float|Callable|tuple)\[|Tensor \| ", match[3] or ""):
+            found[name] = f"``{match[3]}``"
+    return found
 
 
 class Modules(SphinxDirective):
-    """Document modules, one a line: a heading, the docstring, and every public class and function
-    under the name that a reader imports."""
+    """Document modules, one a line, each under a heading."""
 
     has_content = True
 
     def run(self):
-        """Write reStructuredText, and have it read."""
+        """Write what autodoc is asked for, and have it read."""
         written = StringList()
         for number, module in enumerate(self.content, self.content_offset + 1):
-            if module not in modules():
-                raise self.error(f"{module}: the package has no such module.")
-            for line in autodoc_of(module):
+            for line in (module, "-" * len(module), "", f".. automodule:: {module}", ""):
                 written.append(line, self.env.doc2path(self.env.docname), number)
         holder = nodes.section()
         holder.document = self.state.document
@@ -37,202 +91,88 @@ class Modules(SphinxDirective):
         return holder.children
 
 
-def autodoc_of(module):
-    """Write what autodoc is asked for one module."""
-    yield from (module, "-" * len(module), "", f".. automodule:: {module}", "")
-    for alias in aliases(module):
-        written_in, _, name = alias.name.rpartition(".")
-        yield from (f".. py:type:: {name}", f"   :module: {written_in}", "")
-        yield from (f"   {alias.meaning}", "")
-    for definition in definitions(module):
-        if definition.kind == "function":
-            yield from (f".. autofunction:: {definition.name}", "")
-        elif definition.kind == "class":
-            yield from (f".. autoclass:: {definition.name}", "   :members:")
-            if has_private_base(definition.node):
-                # what a private base offers is documented nowhere else
-                yield "   :inherited-members: BaseModel"
-            if initialiser(definition.node):
-                yield "   :class-doc-from: both"
-            yield ""
+def describe(app, what, name, obj, options, lines):
+    """Add a module's types to its docstring, and the fields of a configuration to its own.
 
-
-def has_private_base(node):
-    """Tell whether a class inherits from one whose name begins with an underscore."""
-    return any(isinstance(base, ast.Name) and base.id.startswith("_") for base in node.bases)
-
-
-def initialiser(node):
-    """Find the ``__init__`` of a class; None if it has none of its own."""
-    for member in node.body:
-        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
-            return member
-    return None
-
-
-def describe_settings(app, what, name, obj, options, lines):
-    """List the fields of a configuration: pydantic keeps their descriptions in the code."""
-    if what != "class" or not isinstance(obj, type) or not issubclass(obj, BaseModel):
-        return
-    written = {}
-    for base in reversed(obj.__mro__):
-        written |= vars(base).get("__annotations__", {})
-    lines.append("Attributes:")
-    for key, field in obj.model_fields.items():
-        if field.description:
-            lines.append(f"    {key} (``{without_metadata(written[key])}``): {field.description}")
-    lines.append("")
-
-
-def write_signature(app, what, name, obj, options, signature, returned):
-    """Write a signature as the code has it: ``Lags`` and ``Float[Tensor, "B T D"]``.
-
-    What these stand for after Python has read them is no text for a reader.
+    pydantic keeps their descriptions in the code.
     """
-    definition = defined().get(name)
-    if definition is None:
+    if what == "module":
+        for alias, meaning in types_of(obj).items():
+            lines += ["", f".. py:type:: {alias}", "", f"   {meaning}", ""]
+    elif what == "class" and issubclass(obj, BaseModel):
+        written = {}
+        for base in reversed(obj.__mro__):
+            written |= vars(base).get("__annotations__", {})
+        lines.append("Attributes:")
+        for key, field in obj.model_fields.items():
+            if field.description:
+                kind = re.sub(r"Annotated\[(.*), _LIST\]", r"\1", written[key])
+                lines.append(f"    {key} (``{kind}``): {field.description}")
+        lines.append("")
+
+
+def signature_as_written(app, what, name, obj, options, signature, returned):
+    """Write a signature as the code has it: ``Lags`` and ``Float[Tensor, "B T D"]``."""
+    if what not in ("class", "function", "method") or signature is None:
         return None
-    node = definition.node
     if what == "class" and issubclass(obj, BaseModel):
         return f"(*, {', '.join(obj.model_fields)})", None  # their types stand below
-    if isinstance(node, ast.ClassDef):
-        return signature_of_class(node)
-    arguments = argument_list(node, method=definition.kind == "method")
-    return arguments, ast.unparse(node.returns) if node.returns else None
-
-
-def signature_of_class(node):
-    """Write what makes an object: the arguments of ``__init__``, or the fields."""
-    function = initialiser(node)
-    if function:
-        return argument_list(function, method=True), None
-    makers = {ast.unparse(part).partition("(")[0] for part in (*node.bases, *node.decorator_list)}
-    if not makers & {"NamedTuple", "dataclass"}:
+    try:
+        written = inspect.signature(obj)
+    except ValueError:  # it is made in C
         return None
-    fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-    public = [field for field in fields if not ast.unparse(field.target).startswith("_")]
-    return f"({', '.join(map(field_as_argument, public))})", None
+    kept = []
+    for parameter in written.parameters.values():
+        if parameter.name != "self" and not parameter.name.startswith("_"):
+            kept.append(parameter)
+    arguments, _, result = stringify_signature(written.replace(parameters=kept)).rpartition(" -> ")
+    return (arguments, result) if arguments else (result, None)
 
 
-def field_as_argument(field):
-    """Write a field of a dataclass or named tuple as an argument: its factory is no default."""
-    written = f"{ast.unparse(field.target)}: {ast.unparse(field.annotation)}"
-    if field.value is None or isinstance(field.value, ast.Call):
-        return written
-    return f"{written} = {ast.unparse(field.value)}"
-
-
-def argument_list(function, method):
-    """Write the arguments of a function, without the object or class that a method is called on."""
-    arguments = copy.deepcopy(function.args)
-    decorators = {ast.unparse(decorator) for decorator in function.decorator_list}
-    if method and "staticmethod" not in decorators:
-        first = arguments.posonlyargs or arguments.args
-        del first[0]
-    return f"({ast.unparse(WithoutMetadata().visit(arguments))})"
+def leave_out(app, what, name, obj, skip, options):
+    """Leave out names that the package gives on, and what pydantic and named tuples add."""
+    if what == "module" and name in exported(app.env.temp_data["autodoc:module"]):
+        return True
+    docstring = getattr(obj, "__doc__", None) or ""
+    added = name == "model_config" or docstring.startswith("Alias for field number")
+    return True if added else None  # None: as autodoc would have it
 
 
 def find_type(app, env, node, content):
     """Lead from a type in a signature to its entry, in whatever module of the package that is."""
-    if node.get("refdomain") != "py" or "." in node["reftarget"]:
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or not target or "." in target:
         return None
-    ending = f".{node['reftarget']}"
     domain = env.get_domain("py")
-    entries = {name for name in domain.objects if name.endswith(ending)}
-    if len(entries) > 1:  # of one name: that of the module itself, or the one that it imports
-        module = node.get("py:module") or ""
-        entries &= {f"{place}{ending}" for place in (module, *imported(module, node["reftarget"]))}
+    entries = [name for name in domain.objects if name.endswith(f".{target}")]
+    own = f"{node.get('py:module')}.{target}"
+    entries = [own] if own in entries else entries
     if len(entries) != 1:
         return None
-    (entry,) = entries
-    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, content)
-
-
-def imported(module, name):
-    """List the modules from which a module imports a name."""
-    path = modules().get(module)
-    if path is None:
-        return []
-    sources = []
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
-            sources.append(node.module)
-    return sources
-
-
-@functools.cache
-def defined():
-    """Collect all public definitions by the names that a reader imports."""
-    by_name = {}
-    for module in modules():
-        for definition in definitions(module):
-            by_name[definition.name] = definition
-    return by_name
-
-
-def without_metadata(annotation):
-    """Leave out what pydantic and typer put into ``Annotated``, which is not the type."""
-    return ast.unparse(WithoutMetadata().visit(ast.parse(annotation, mode="eval")))
-
-
-class WithoutMetadata(ast.NodeTransformer):
-    """Replace ``Annotated[type, ...]`` by the type."""
-
-    def visit_Subscript(self, node):
-        """Look inside, then at the name in front of the brackets."""
-        self.generic_visit(node)
-        return node.slice.elts[0] if getattr(node.value, "id", None) == "Annotated" else node
-
-
-def skip_fields(app, what, name, obj, skip, options):
-    """Leave out what pydantic adds, and the fields of named tuples.
-
-    Their class describes these, and Python knows them by number only.
-    """
-    docstring = getattr(obj, "__doc__", None) or ""
-    if name == "model_config" or docstring.startswith("Alias for field number"):
-        return True
-    return None  # as autodoc would have it
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entries[0], node, content)
 
 
 def point_back(app, pagename, templatename, context, doctree):
-    """Lead from a source back to where it is documented.
-
-    viewcode believes that all names of a file come from one place.
-    """
-    if not pagename.startswith("_modules/lwcore/"):
-        return
-    module = pagename.removeprefix("_modules/").replace("/", ".")
-    documented = {}
-    for definition in definitions(module):
-        n_parts = 2 if definition.kind == "method" else 1  # Class.method, or a name alone
-        name_in_module = ".".join(definition.name.split(".")[-n_parts:])
-        documented[name_in_module] = definition.name
+    """Lead from a source back to where a name is documented, which may be its package."""
+    documented = app.env.get_domain("py").objects
 
     def corrected(link):
         """Put the documented name into the place of viewcode's."""
-        return link[1] + documented.get(link[3], link[2] + link[3])
+        module = pagename.removeprefix("_modules/").replace("/", ".")
+        name = link[2].removeprefix(f"{module}.")
+        package = module.rpartition(".")[0]
+        places = [link[2], f"{module}.{name}", f"{package}.{name}"]
+        return link[1] + next((place for place in places if place in documented), link[2])
 
-    context["body"] = BACK.sub(corrected, context["body"])
-
-
-def forget_modules_without_source(app):
-    """Leave out of the index of sources what has none, such as Python's own module of builtins."""
-    modules_seen = getattr(app.env, "_viewcode_modules", {})
-    for name in [name for name, entry in modules_seen.items() if not entry]:
-        del modules_seen[name]
-    return []
+    if pagename.startswith("_modules/lwcore/"):
+        context["body"] = BACK.sub(corrected, context["body"])
 
 
 def setup(app):
     """Connect all; docstrings are changed before napoleon, priority 500, reads them."""
     app.add_directive("modules", Modules)
-    for field in PyObject.doc_field_types:
-        if field.name == "variable":
-            field.label = "Attributes"  # as the docstrings have it
-    app.connect("autodoc-process-docstring", describe_settings, priority=400)
-    app.connect("autodoc-process-signature", write_signature)
-    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("autodoc-process-docstring", describe, priority=400)
+    app.connect("autodoc-process-signature", signature_as_written)
+    app.connect("autodoc-skip-member", leave_out)
     app.connect("missing-reference", find_type)
-    app.connect("html-collect-pages", forget_modules_without_source, priority=400)
     app.connect("html-page-context", point_back)

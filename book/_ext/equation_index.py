@@ -11,13 +11,14 @@ companion paper are written "C&E Eq. (13)", in a tag ``\tag{C&E 13}``, in a line
 ``(paper-eq-ce-13)=``; here and in the inventory they are known as ``ce-13``.
 """
 
+import inspect
 import re
 import tomllib
 from functools import cache
 from pathlib import Path
 
+from api_pages import ROOT, public
 from docutils import nodes
-from package_source import ROOT, definitions, modules
 from sphinx.addnodes import only, pending_xref
 from sphinx.util.docutils import SphinxDirective
 
@@ -74,13 +75,12 @@ def named(docstring: str) -> list[str]:
 def implementations() -> dict[str, str]:
     """Find what implements each equation, by the name that a reader imports."""
     implementing: dict[str, str] = {}
-    for module in modules():
-        for definition in definitions(module):
-            for equation in equations_in(IMPLEMENTS, definition.docstring):
-                if equation in implementing:
-                    both = f"{implementing[equation]} and {definition.name}"
-                    raise ValueError(f"{both} implement Eq. {equation}: one is to name it.")
-                implementing[equation] = definition.name
+    for name, value in public().items():
+        for equation in equations_in(IMPLEMENTS, inspect.getdoc(value) or ""):
+            if equation in implementing:
+                both = f"{implementing[equation]} and {name}"
+                raise ValueError(f"{both} implement Eq. {equation}: one is to name it.")
+            implementing[equation] = name
     return implementing
 
 
@@ -103,7 +103,7 @@ class EquationIndex(SphinxDirective):
 
     def run(self):
         """Make the table."""
-        for path in (INVENTORY, Path(__file__), *modules().values()):
+        for path in (INVENTORY, Path(__file__), *(ROOT / "lwcore").rglob("*.py")):
             self.env.note_dependency(str(path))
         of_companion = self.arguments == ["companion"]
         keys = [key for key in inventory() if key.startswith(COMPANION) == of_companion]

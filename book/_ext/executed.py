@@ -13,7 +13,6 @@ import json
 import re
 import sys
 import time
-from collections import Counter
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,13 +21,12 @@ import jupytext
 import nbformat
 from filelock import FileLock
 from forked_kernels import use_forked_kernels
-from jupytext.myst import myst_to_notebook
 from nbclient import NotebookClient
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
-LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
+LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution
 TIMEOUT = 900
 PACKAGES = ("lwcore", "book", "benchmarks")
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else each kernel warns
@@ -49,13 +47,6 @@ print(_json.dumps(sorted(_data | _modules)))"""
 def read(path):
     """Read a text notebook."""
     return jupytext.read(path)
-
-
-def lines_of_cells(path):
-    """Give the line of a text notebook in which each cell begins, counted from 1; of a code cell it
-    is that of its fence."""
-    notebook = myst_to_notebook(path.read_text(encoding="utf-8"), add_source_map=True)
-    return notebook.metadata["source_map"]
 
 
 def key(path):
@@ -103,6 +94,8 @@ def reach(path):
     files = files_of(imports)
     if ROOT / "lwcore" / "experiment" / "config.py" in files:
         files.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
+    if ROOT / "book" / "chapters" / "training.py" in files:
+        files.update((ROOT / "book" / "results" / "networks").glob("*.npz"))
     for text in texts:
         if "/" not in text or "\n" in text:
             continue
@@ -275,16 +268,3 @@ def run(notebook, folder):
         if file.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks"):
             ours.add(file)
     return ours
-
-
-def main():
-    """Say how often notebooks were executed since the log was begun; fail if one was repeated."""
-    lines = LOG.read_text().splitlines() if LOG.exists() else []
-    times = Counter(json.loads(line)["notebook"] for line in lines)
-    repeated = [f"{name}: {count} times" for name, count in times.items() if count > 1]
-    print(f"{len(lines)} executions of {len(times)} notebooks", *repeated, sep="\n")
-    sys.exit(bool(repeated))
-
-
-if __name__ == "__main__":
-    main()

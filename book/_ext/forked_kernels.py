@@ -13,6 +13,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from threading import Lock
 
 from jupyter_client.provisioning import KernelProvisionerFactory
@@ -21,7 +22,15 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 LIBRARIES = (
     *("IPython", "ipykernel.kernelapp", "jaxtyping", "beartype", "numpy", "scipy.stats"),
     *("scipy.optimize", "scipy.integrate", "pandas", "xarray", "h5netcdf", "pydantic", "rich"),
-    *("torch", "numba", "matplotlib.pyplot", "seaborn", "altair"),
+    *(
+        "torch",
+        "torch._inductor.config",
+        "torch._dynamo",
+        "numba",
+        "matplotlib.pyplot",
+        "seaborn",
+        "altair",
+    ),
 )
 
 
@@ -125,10 +134,10 @@ def become_kernel(arguments, folder, environment):
     # as for a kernel that was started by itself
     sys.argv = arguments[1:]
     del sys.path[0]
-    sys.modules["__main__"].__file__ = None
+    sys.modules["__main__"].__file__ = find_spec("ipykernel_launcher").origin
     import numpy as np
 
-    np.random.seed()
+    np.random.seed()  # noqa: NPY002  # else every kernel would draw the same numbers
     from ipykernel.kernelapp import launch_new_instance
 
     launch_new_instance(arguments[2:])

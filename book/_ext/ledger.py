@@ -1,21 +1,14 @@
 """The ledger in the book: badges beside statements, measured numbers in prose, the page of all
 claims, and the counts of verdicts.
 
-``{claim}`name` `` sets a badge that says the verdict and unfolds the cell which measures it.
-``{claim}`name, another` `` sets one badge for all claims behind a sentence. It says their verdict,
-or how many have which, and unfolds each of them: badge, name, statement, numbers and rules.
-``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose
-condition or quantity these words stand; a claim with one reading needs no words. So a reading that
-moves takes its references along, and one that is reworded or goes stops the build. The number is
-printed in the unit and with the bracket of its reading; ``{measured}`name: some words | value` ``
-writes the value alone, and ``low``, ``high``, ``table`` and ``thousandfold fall`` (what an exponent
-does when its base falls a thousandfold) other forms (`FORMS`). Badges and
-numbers are filled in when a page is written, from what the chapters' cells have just measured: no
-page holds a verdict or a number of its own.
+``{claim}`name` `` sets a badge that says the verdict and unfolds the cell which measures it;
+``{claim}`name, another` `` one badge for all claims behind a sentence. ``{measured}`name: words` ``
+writes what was measured for the reading in whose condition or quantity these words stand, in the
+unit and with the bracket of the reading; ``| value`` and the other `FORMS` write it otherwise. All
+are filled in when a page is written: no page holds a verdict or a number of its own.
 """
 
 import re
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
@@ -86,7 +79,7 @@ class ClaimRole(SphinxRole):
 
     def run(self):
         """Set the badge; an error if there is no such claim, or if it has a place already."""
-        places = pages(self.env).places
+        places = claim_places(self.env)
         names = [name.strip() for name in self.text.split(",")]
         for name in names:
             if name not in registry():
@@ -118,7 +111,6 @@ class MeasuredRole(SphinxRole):
         except ValueError as error:
             message = f"measured {self.text!r}: {error}"
             return [], [self.inliner.reporter.error(message, line=self.lineno)]
-        pages(self.env).readers.add(self.env.docname)
         return [measured(claim=name, reading=position, form=form)], []
 
 
@@ -129,7 +121,6 @@ class Ledger(SphinxDirective):
 
     def run(self):
         """Mark the place, which is filled in when the page is written."""
-        pages(self.env).readers.add(self.env.docname)
         return [ledger(of_code=self.arguments == ["code"])]
 
 
@@ -138,16 +129,7 @@ class Tally(SphinxDirective):
 
     def run(self):
         """Mark the place, which is filled in when the page is written."""
-        pages(self.env).readers.add(self.env.docname)
         return [tally()]
-
-
-@dataclass
-class Pages:
-    """Where each claim has its badge, and which pages show other claims' numbers."""
-
-    places: dict[str, str] = field(default_factory=dict)
-    readers: set[str] = field(default_factory=set)
 
 
 def reading_with(words, claim):
@@ -167,56 +149,59 @@ def reading_with(words, claim):
     return positions[0]
 
 
-def pages(env):
-    """Give what the pages show of claims, which Sphinx keeps between builds."""
-    if not hasattr(env, "claim_pages"):
-        env.claim_pages = Pages()
-    return env.claim_pages
+def claim_places(env):
+    """Give the page of each claim's badge, which Sphinx keeps between builds."""
+    if not hasattr(env, "claim_places"):
+        env.claim_places = {}
+    return env.claim_places
 
 
 def forget(app, env, docname):
-    """Drop what a page shows before it is read again."""
-    shown = pages(env)
-    shown.readers.discard(docname)
-    shown.places = {claim: place for claim, place in shown.places.items() if place != docname}
+    """Drop the badges of a page before it is read again."""
+    places = claim_places(env)
+    env.claim_places = {claim: place for claim, place in places.items() if place != docname}
 
 
 def measure(app, env):
-    """Gather what the chapters measured; pages that show what changed are written again."""
+    """Gather what the chapters measured; all pages are written again where anything changed."""
     measured_now = outcomes_of_chapters(env)
-    places = pages(env).places
     for name in sorted(set(registry()) - set(measured_now)):
         log.warning("claim %r is measured in no chapter", name, type="ledger")
-    for name in sorted(set(registry()) - set(places)):
+    for name in sorted(set(registry()) - set(claim_places(env))):
         log.warning("claim %r has no badge in any chapter", name, type="ledger")
     before = getattr(env, "outcomes", {})
     env.outcomes = {name: measured_now[name] for name in registry() if name in measured_now}
-    if before == env.outcomes:
-        return []
-    to_write = list(pages(env).readers)
-    for name, outcome in env.outcomes.items():
-        if outcome != before.get(name) and name in places:
-            to_write.append(places[name])
-    return to_write
+    return [] if before == env.outcomes else sorted(env.all_docs)
 
 
 def outcomes_of_chapters(env):
     """Read what the chapters' executions have measured, by claim; warn of what is not in order."""
     by_name = {}
+    before = getattr(env, "outcomes_by_key", {})
+    env.outcomes_by_key = {}
     for page, path in notebooks(env).items():
-        notebook = executed.find(path)
+        key = page, env.notebook_keys[page]
         try:
-            outcomes = list(gathered(notebook, page)) if notebook else []
+            outcomes = before[key] if key in before else outcomes_of(path, page)
         except KeyError as unknown:
             message = "claim %s is measured here, and no file in book/claims has it"
             log.warning(message, unknown, location=page, type="ledger")
             continue
+        if outcomes is None:  # it failed
+            continue
+        env.outcomes_by_key[key] = outcomes
         for outcome in outcomes:
             name = outcome.claim.id
             if name in by_name:
                 log.warning("claim %r is measured twice", name, location=page, type="ledger")
             by_name[name] = outcome
     return by_name
+
+
+def outcomes_of(path, page):
+    """Read what a chapter's execution has measured; None where it has left nothing."""
+    notebook = executed.find(path)
+    return list(gathered(notebook, page)) if notebook else None
 
 
 def store(app, error):
@@ -383,7 +368,7 @@ def render(template, **values):
 def row(app, docname, outcome):
     """Gather what the table says of a claim."""
     claim = outcome.claim
-    place = pages(app.env).places.get(claim.id, outcome.chapter)
+    place = claim_places(app.env).get(claim.id, outcome.chapter)
     anchor = "measured" if outcome.chapter == place else "claim"
     readings = []
     for reading, number in outcome.pairs:
@@ -442,10 +427,11 @@ def setup(app):
     app.add_role("measured", MeasuredRole())
     app.add_directive("ledger", Ledger)
     app.add_directive("tally", Tally)
+    registry()  # a file of claims that cannot be read ends the build, which names it
     app.connect("env-purge-doc", forget)
     app.connect("env-updated", measure)
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
     app.connect("html-page-context", bring_table)
     # pages that were read when a badge named one claim only are read again
-    return {"env_version": 2}
+    return {"env_version": 3}

@@ -6,7 +6,10 @@ import os
 import re
 from pathlib import Path
 
+from sphinx.util.logging import getLogger
+
 ROOT = Path(__file__).parents[2]
+log = getLogger(__name__)
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
 # What the theme and Sphinx write → what can be heard, or reached by keyboard.
 MENDED = {
@@ -22,6 +25,11 @@ MENDED = {
     ),
     "<th></th>": "<td></td>",
 }
+# An opened fold that is wider than its place has to be reachable by keyboard. The theme looks at
+# what scrolls when the window changes its size, and finds nothing in a closed one.
+WATCH_FOLDS = """document.addEventListener("toggle", event => {
+  if (event.target.open) window.dispatchEvent(new Event("resize"));
+}, true);"""
 SCROLLS = re.compile(
     r'(tag_output_scroll.*?<div class="cell_output docutils container")>', re.DOTALL
 )
@@ -48,8 +56,9 @@ def watch_assets(app, config):
 def name_repository(app, config):
     """Add source, issue and Binder buttons where the repository's address is known.
 
-    That is in continuous integration.
+    That is in continuous integration. The sidebar shows pages under others around the reader alone.
     """
+    config.html_theme_options["collapse_navbar"] = True
     if "GITHUB_REPOSITORY" in os.environ:
         server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
         config.html_theme_options |= {
@@ -63,6 +72,14 @@ def name_repository(app, config):
                 "notebook_interface": "jupyterlab",
             },
         }
+
+
+def name_forgotten_pages(app, env, docnames):
+    """Warn of pages that no line of the table of contents names: they would be left out."""
+    for path in sorted([*ROOT.glob("notebooks/*.md"), *ROOT.glob("book/*.md")]):
+        page = path.relative_to(ROOT).with_suffix("").as_posix()
+        if page not in env.found_docs:
+            log.warning("%s.md is in no line of book/_toc.yml, and is left out", page)
 
 
 def trim_mathjax(app, config):
@@ -149,5 +166,7 @@ def setup(app):
     app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)
     app.connect("config-inited", trim_mathjax)
+    app.connect("env-before-read-docs", name_forgotten_pages)
+    app.add_js_file(None, body=WATCH_FOLDS)
     app.connect("html-page-context", bring_charts)
     app.connect("html-page-context", mend_page, priority=900)

@@ -9,7 +9,7 @@ once more and says what went wrong where a reader of its log looks for it.
 import json
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import executed
@@ -55,17 +55,19 @@ def fill_cache(app, env, docnames):
     seconds_before = last_time()
     waiting.sort(key=lambda path: -seconds_before.get(executed.place(path), 60.0))
     with ThreadPoolExecutor(cores()) as pool:
-        runs = {pool.submit(timed, path): path for path in waiting}
-        for done, run in enumerate(as_completed(runs), 1):
-            seconds, error = run.result()
-            name = runs[run].relative_to(executed.ROOT)
-            logger.info(
-                "%s: %s in %.1f seconds, %d notebooks to go",
-                name,
-                error or "executed",
-                seconds,
-                len(runs) - done,
-            )
+        list(pool.map(execute, waiting))
+
+
+def execute(path):
+    """Execute a notebook, and say how long it took."""
+    start = time.perf_counter()
+    try:
+        executed.executed(path)
+        outcome = "executed"
+    except CellExecutionError as error:
+        outcome = f"failed ({error.ename})"
+    seconds = time.perf_counter() - start
+    logger.info("%s: %s in %.1f seconds", executed.place(path), outcome, seconds)
 
 
 def cores():
@@ -73,17 +75,6 @@ def cores():
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def timed(path):
-    """Execute a notebook: seconds it took, and what it failed with."""
-    logger.info("%s: executing", path.relative_to(executed.ROOT))
-    start = time.perf_counter()
-    try:
-        executed.executed(path)
-    except CellExecutionError as error:
-        return time.perf_counter() - start, f"failed ({error.ename})"
-    return time.perf_counter() - start, ""
 
 
 def last_time():

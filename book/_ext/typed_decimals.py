@@ -1,6 +1,9 @@
 """Decimals in prose: a result is computed beside its sentence or comes from a claim; what may be
 typed is a setting.
 
+``{setting}`ALPHA` `` writes what the code of the page gives ALPHA, so that who changes the code
+changes the sentence.
+
 What may be typed stands in ``book/settings_in_prose.toml``, with what it is. Places in a paper
 ("Lemma 5.1") and values of symbols ("α = 1.5") may always be typed. The build warns of every other
 decimal, with its line.
@@ -10,6 +13,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.util.docutils import SphinxRole
 from sphinx.util.logging import getLogger
 
 SETTINGS = Path(__file__).parents[1] / "settings_in_prose.toml"
@@ -90,6 +95,20 @@ def warn_of_results(app, page, source):
             log.warning(advice(number, page), location=(page, line), type="typed_decimal")
 
 
+class Setting(SphinxRole):
+    """The number that a constant has in the code of a page."""
+
+    def run(self):
+        """Write the number; an error if the page gives the constant none, or several."""
+        source = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8")
+        assigned = re.findall(rf"^{re.escape(self.text)} = ([\d.]+)$", source, re.MULTILINE)
+        if len(assigned) == 1:
+            return [nodes.Text(assigned[0])], []
+        reason = f"{len(assigned)} lines of the page's code give {self.text} a number"
+        return [], [self.inliner.reporter.error(reason, line=self.lineno)]
+
+
 def setup(app):
     """Connect it."""
+    app.add_role("setting", Setting())
     app.connect("source-read", warn_of_results)

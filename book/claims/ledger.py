@@ -25,12 +25,15 @@ class Claims(dict[str, Claim]):
 
     def __init__(self, path: str | Path) -> None:
         """Read a file, whose first lines say paper and kind of all that say nothing else."""
-        entries = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        common = {name: entries.pop(name) for name in ("paper", "kind")}
         super().__init__()
-        self.paper = common["paper"]
-        for name, entry in entries.items():
-            self[name] = Claim.model_validate({"id": name} | common | entry)
+        try:
+            entries = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            common = {name: entries.pop(name) for name in ("paper", "kind")}
+            self.paper = common["paper"]
+            for name, entry in entries.items():
+                self[name] = Claim.model_validate({"id": name} | common | entry)
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{path}: {error!r}") from error
 
     def judge(self, name: str, *numbers: Measured, **facts: float) -> None:
         """Give the numbers of a claim, one for each reading, and show the verdict.

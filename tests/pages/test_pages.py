@@ -18,7 +18,7 @@ KINDS = [
     "notebooks/05c_scaling_laws",
     "notebooks/11_your_network",
 ]
-KINDS += ["book/equations", "book/glossary", "book/api/gradient", "search"]
+KINDS += ["book/equations", "book/notation", "book/api/index", "search"]
 
 # Formulas that were left as text, that MathJax could not read, or that hold a command it does not
 # know (set in red).
