@@ -249,14 +249,6 @@ def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
     assert found == pytest.approx(expected, rel=2e-3, abs=0)
 
 
-@pytest.mark.parametrize("alpha", [1.99, 1.9999, 1.99999999, 2 - 2**-52])
-@pytest.mark.parametrize("n", [3, 5, 9])
-def test_errors_next_to_the_gaussian_fall_with_the_shift_and_are_no_less_than_0(alpha, n):
-    errors = detection_error(n, [3.0, 10.0, 1e3, 1e6], 1.0, alpha, "likelihood")
-    assert (np.diff(errors) < 0).all()
-    assert errors[-1] > 0
-
-
 @given(
     alpha=alphas,
     shift=st.floats(-3, 0.6).map(lambda log_shift: 10**log_shift),
@@ -291,12 +283,6 @@ def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha
     assert fano_error(of_mean) <= mean * (1 + 1e-9)
     if n == 1:
         np.testing.assert_allclose(by_test, wrong, rtol=1e-12)
-
-
-def test_information_of_an_odd_number_of_sequences_where_its_characteristic_function_turns_sign():
-    of_three = sums_of_three(log_ratios(1.2, 3.0, 160))
-    information = LOG_2 - np.logaddexp(0, -of_three).mean()
-    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.8, 2.0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lwcore.printing import Bracket, Numbers, Unit, consequence, number_word, printed
+from lwcore.printing import Bracket, Numbers, Unit, consequence, printed
 
 RANGE = {"bracket": "range"}
 
@@ -18,15 +18,9 @@ RANGE = {"bracket": "range"}
     [
         # a share is a percentage, whole; with a decimal only where small and well known
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE}, "26 % (range 19–30 %)"),
-        ((0.08, -0.37, 0.37), {"unit": "share", **RANGE}, "8 % (range −37 to 37 %)"),
-        ((0.256,), {"unit": "share"}, "26 %"),
         ((0.0098, 0.009, 0.0106), {"unit": "share", "trials": 20_000}, "1.0 % [0.9, 1.1]"),
-        ((0.03324, 0.0262, 0.0403), {"unit": "share", "trials": 34}, "3.3 % [2.6, 4.0]"),
         ((0.03, 0.001, 0.15), {"unit": "share", "trials": 300}, "3 % [0, 15]"),
-        ((0.002,), {"unit": "share"}, "below 1 %"),
         ((0.9999,), {"unit": "share"}, "over 99 %"),
-        ((0.0,), {"unit": "share"}, "0 %"),
-        ((1.0,), {"unit": "share"}, "100 %"),
         ((0.033, 0.012, 0.055), {"unit": "points", **RANGE}, "3 points (range 1–6)"),
         ((0.01,), {"unit": "points"}, "1 point"),
         # counts come first for few trials; nothing and all have a bound
@@ -36,46 +30,34 @@ RANGE = {"bracket": "range"}
         ((0.0, 0.0, 0.16843), {"unit": "cases", "trials": 20}, "0 of 20 (at most 17 %)"),
         ((1.0, 0.9, 1.0), {"unit": "cases", "trials": 34}, "34 of 34 (at least 90 %)"),
         ((0.0,), {"unit": "cases", "trials": 20}, "0 of 20"),
-        ((0.5, 0.3, 0.7), {"unit": "cases"}, "50 % [30, 70]"),
         ((20.0,), {"unit": "hits", "trials": 25}, "20 of 25"),
         ((0.0, 0.0, 0.842), {"unit": "factor"}, "0 (at most 0.85)"),
         ((0.0, 0.0, 0.121), {"unit": "share", **RANGE, "over": "cells"}, "0 % (at most 13 %, cells)"),
         # half the bracket has one digit, or two from a 1 on
         ((2.013, 1.402, 2.518), {"unit": "factor"}, "2.0 times [1.4, 2.5]"),
         ((1.0084, 0.8223, 1.208), {}, "1.01 [0.82, 1.21]"),
-        ((0.982, 0.975, 0.99), {}, "0.982 [0.975, 0.990]"),
-        ((0.7, 0.13, 0.81), {}, "0.7 [0.13, 0.8]"),
         ((-0.0164, -0.9624, 0.9598), {}, "0.0 [−1.0, 1.0]"),
-        ((1302.0, 990.0, 1903.0), {"unit": "factor"}, "1,300 times [1,000, 1,900]"),
         ((1.0, 0.99999, 1.000001), {}, "1.000"),
         # each number has a place of its own where the ends are several times each other
         ((12.0, 5.4, 53.9), {"unit": "factor", **RANGE}, "12 times (range 5–50)"),
         ((1100.0, 290.0, 4200.0), {"unit": "factor", **RANGE}, "1,100 times (range 300–4,000)"),
         ((0.382, 0.0066, 0.698), {"unit": "correlation"}, "0.4 [0.0, 0.7]"),
-        ((0.03, -0.48, 1.08), {"unit": "points"}, "3 points [−48, 108]"),
         # whole things keep two digits
         ((32.0, 3.0, 64.0), {"unit": "steps", **RANGE}, "32 steps (range 3–64)"),
-        ((122.5, 14.5, 155.0), {"unit": "steps", **RANGE}, "122 steps (range 14–155)"),
-        ((0.077, -0.407, 0.509), {"unit": "steps", **RANGE}, "0.1 steps (range −0.4 to 0.5)"),
-        ((4096.0,), {"unit": "count"}, "4,096"),
         ((1.0,), {"unit": "steps"}, "1 step"),
         ((123_456.0,), {"unit": "count"}, "120,000"),
         ((10_400_000.0,), {"unit": "count"}, "10 million"),
         ((2_400_000.0,), {"unit": "count"}, "2.4 million"),
         # an exponent has two decimals
         ((-0.0496, -0.647, 0.234), {"unit": "exponent", **RANGE}, "−0.05 (range −0.65 to 0.23)"),
-        ((1.331,), {"unit": "exponent"}, "1.3"),
-        ((1.985, 1.975, 1.992), {"unit": "exponent"}, "1.99 [1.98, 1.99]"),
         # factors: words, powers of ten, the safe end
         ((2.0,), {"unit": "factor", "form": "prose"}, "twice"),
-        ((1300.0,), {"unit": "factor"}, "1,300 times"),
         ((113_070.0,), {"unit": "factor"}, "1.1×10⁵ times"),
         ((1e7,), {"unit": "factor"}, "10⁷ times"),
         ((1059.0, 57.5, 2.8e11), {"unit": "factor", **RANGE}, "1,000 times (range 60 to 3×10¹¹)"),
         ((1059.0, 57.5, 2.8e11), {"unit": "factor", "form": "prose", **RANGE}, "at least 57 times"),
         ((0.01, 3e-4, 0.578), {"unit": "factor", "form": "prose", **RANGE}, "at most 0.58 times"),
         ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose", **RANGE}, "0.20 to 87 times"),
-        ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose"}, "1 times [0.2, 90]"),
         ((-5, -50, -1), {"unit": "factor", "form": "prose", **RANGE}, "−50 to −1 times"),
         # a difference has a word for its sign
         ((-16, -32, 0), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
@@ -87,12 +69,9 @@ RANGE = {"bracket": "range"}
          "3 points less [5 less, 1 more]"),
         ((0.0, -96, 32), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
          "0 steps (range 96 shorter to 32 longer)"),
-        ((-7.0,), {"unit": "steps", "direction": ("longer", "shorter")}, "7 steps shorter"),
         # what is left of an identity, chance, what a range is over
         ((2.68e-15,), {"unit": "rounding", "form": "prose"}, "to rounding"),
         ((2.68e-15,), {"unit": "rounding"}, "2.7×10⁻¹⁵"),
-        ((0.25,), {"unit": "rounding", "form": "prose"}, "0.25"),
-        ((2.0, 1.0, 3.0), {**RANGE, "over": "cells", "count": 25}, "2.0 (range 1.0–3.0, 25 cells)"),
         ((2.0, 1.999, 2.001), {"unit": "exponent", **RANGE, "over": "cells", "count": 6},
          "2.00 (all six cells)"),
         ((1.0, 0.9, 1.1), {**RANGE, "over": "seeds", "count": 1}, "1.00 (range 0.90–1.10, one seed)"),
@@ -101,14 +80,10 @@ RANGE = {"bracket": "range"}
         ((2.0, math.nan, math.nan), {}, "2"),
         ((math.inf,), {"unit": "count"}, "∞"),
         ((20.0, 10.0, math.inf), {"unit": "count", **RANGE}, "20 (range 10 to ∞)"),
-        ((-math.inf, -math.inf, 1.0), {}, "−∞ [−∞, 1.0]"),
         # one number alone, and digits that tell it from a limit
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "value"}, "26"),
-        ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "high"}, "30"),
-        ((1.4, 0.2, 87.4), {"unit": "factor", "form": "value"}, "1.4"),
         ((1.4, 0.2, 87.4), {"unit": "factor", "form": "high"}, "87"),
         ((1.0004,), {"limits": (1.0,)}, "1.0004"),
-        ((0.1004,), {"unit": "share", "limits": (0.1,)}, "10.04 %"),
         ((0.9994,), {"limits": (0.999, math.inf)}, "1.0"),
     ],
 )  # fmt: skip
@@ -120,12 +95,6 @@ def test_the_consequence_of_an_exponent_is_a_factor_whose_ends_are_in_order():
     found = consequence(Numbers(-0.05, -0.65, 0.25), 1 / 1000)
     assert found == pytest.approx((1000**0.05, 1000**-0.25, 1000**0.65), rel=1e-12)
     assert consequence(Numbers(2.0, 1.0, 3.0), 10.0) == pytest.approx((100, 10, 1000), rel=1e-12)
-
-
-def test_numbers_up_to_ten_are_words():
-    assert [number_word(count) for count in (0, 1, 10, 11, 4096)] == [
-        *("no", "one", "ten", "11", "4,096")
-    ]
 
 
 SIZES = st.floats(1e-9, 1e12) | st.floats(-1e12, -1e-9) | st.just(0.0) | st.just(-0.0)
@@ -161,19 +130,6 @@ def test_what_is_printed_of_an_interval_is_near_it(triple):
         assert read(text) == pytest.approx(number, abs=tolerance, rel=0.5 if low > 0 else 1e-9)
 
 
-@given(st.floats(-100, 100), st.floats(0.1, 1_000), st.floats(0.1, 0.9))
-def test_a_bracket_has_no_more_digits_than_two_of_its_half(value, width, part):
-    low, high = value - part * width, value + (1 - part) * width
-    assume(low <= 0 or high < 3 * low)
-    half = (high - low) / 2
-    place = math.floor(math.log10(half))
-    leads_with_one = half / 10.0**place < 2
-    allowed = max(0, -place + leads_with_one)
-    for text in NUMERAL.findall(printed(value, low, high)):
-        assert "×" not in text
-        assert len(text.partition(".")[2]) <= allowed
-
-
 @given(
     TRIPLES, st.sampled_from(Unit), st.sampled_from(Bracket), st.sampled_from(["table", "prose"])
 )
@@ -188,15 +144,6 @@ def test_no_text_has_a_negative_zero_a_hyphen_or_a_bracket_without_a_kind(
         assert re.match(r"range|at (?:most|least)|all", inside)
     if bracket != Bracket.INTERVAL:
         assert "[" not in text
-
-
-@given(st.integers(0, 100), st.integers(1, 100))
-def test_up_to_a_hundred_trials_the_count_comes_first(hits, trials):
-    assume(hits <= trials)
-    text = printed(hits / trials, unit="cases", trials=trials, form="prose")
-    assert text.startswith(f"{hits} of {trials}")
-    if 0 < hits < trials:
-        assert abs(int(text.partition("(")[2].partition(" ")[0]) - 100 * hits / trials) <= 0.5
 
 
 @given(st.floats(1e-6, 1e6), st.floats(31, 1e6))
