@@ -285,6 +285,12 @@ def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha
         np.testing.assert_allclose(by_test, wrong, rtol=1e-12)
 
 
+def test_information_of_an_odd_number_of_sequences_where_its_characteristic_function_turns_sign():
+    of_three = sums_of_three(log_ratios(1.2, 3.0, 160))
+    information = LOG_2 - np.logaddexp(0, -of_three).mean()
+    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
+
+
 @pytest.mark.parametrize("alpha", [1.3, 1.8, 2.0])
 @pytest.mark.parametrize(("n", "shift"), [(6, 0.7), (31, 0.2)])
 def test_errors_are_those_of_simulated_tests(alpha, n, shift):
