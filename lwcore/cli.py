@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 
 from lwcore import __version__
 from lwcore.experiment.config import Config, shipped
+from lwcore.printing import write_legibly
 from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
@@ -37,6 +39,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; print a warning or an error as words, without the place in the code."""
+        for stream in (sys.stdout, sys.stderr):
+            write_legibly(stream)
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _echo_warning

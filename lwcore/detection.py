@@ -96,10 +96,9 @@ def sample_complexity(
     ``N = (C σ_α/(m̄ f))^p``. So halving the envelope f takes 2^p times the sequences. Each detector
     has a p and a C of its own:
 
-    * ``"mean"``: p = α/(α − 1), C = F_α⁻¹(1 − ε), F_α the law of scale 1. It names the sign of the
-      average; take it for what averaging, as gradient descent does, can tell.
-    * ``"likelihood"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. It names the likelier law, the best test there
-      is: it knows the law, and weighs outliers less. For large N; `least_sequences` is exact.
+    * ``"mean"``: p = α/(α − 1), C = F_α⁻¹(1 − ε), F_α the law of scale 1. The sign of the average;
+      take it for what averaging, as gradient descent does, can tell.
+    * ``"likelihood"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
     * ``"paper_v2"``: p = α, C as for the mean: versions 1 and 2 of the paper, to compare with them.
       No test needs so few sequences where α is below 2.
 

@@ -274,17 +274,13 @@ def matched_statistic(
 ) -> Float[Tensor, "B lags"]:
     """Return the matched statistic T(ℓ), one number for each sequence and lag. Implements Eq. (28).
 
-    ``T(ℓ) = mean_t Σ_q sgn(m_q) μ^{(q)}_{t,ℓ} a^{(q)}_{t,ℓ}``: T is the statistic here, and not the
-    number of steps. Rate times alignment is what neuron q passes on of the gradient along w over ℓ
-    steps, with the transport between neurons left out, Eq. (27). On average it has the sign of
-    ``m_q = E[a^{(q)}]``, the neuron's mean alignment. So each neuron is turned by that sign before
-    all are added, and they do not cancel one another. A mean of T above zero is a signal from ℓ
-    steps back; how many sequences it takes to see it in the noise is
+    ``T(ℓ) = mean_t Σ_q sgn(m_q) μ^{(q)}_{t,ℓ} a^{(q)}_{t,ℓ}``. Rate times alignment is what neuron
+    q passes on of the gradient along w over ℓ steps, with the transport between neurons left out,
+    Eq. (27). Each neuron is turned by the sign of its mean alignment ``m_q = E[a^{(q)}]``, and then
+    all are added. Where rates and alignments are independent, ``E T = Σ_q |m_q| E μ^{(q)}``:
+    nothing cancels if no rate is negative, as at zeroth order. If T has a mean above zero, the
+    gradient holds a signal from ℓ steps back; how many sequences it takes to see it in the noise is
     `lwcore.detection.sample_complexity`.
-
-    Where rates and alignments are independent, ``E T = Σ_q |m_q| E μ^{(q)}``, which is ``f m̄``,
-    the envelope times the mean of the |m_q| weighted with the rates, if no rate is negative, as at
-    zeroth order: see `factorise`.
 
     End points of one sequence depend on one another, so T is averaged over them: the sequence is
     the independent unit.
@@ -292,8 +288,8 @@ def matched_statistic(
     Args:
         rates: Effective learning rates μ, from `effective_rates`.
         alignments: Alignments a at the same lags and end points, from `alignment`.
-        signs: sgn(m_q): −1, 0 or 1, of mean alignments over *other* sequences than these. Signs of
-            the same ones give pure noise a mean above zero, and no one can see it in the result.
+        signs: sgn(m_q): −1, 0 or 1. Estimate them on other sequences than these, because signs
+            taken from the same ones make a mean out of pure noise.
 
     Examples:
         The first half of the sequences gives the signs, the second the statistic:

@@ -10,7 +10,10 @@ Whatever prints a measured number calls `printed`: the ledger, prose, tables, fi
 
 from __future__ import annotations
 
+import codecs
 import math
+import sys
+import unicodedata
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -27,6 +30,18 @@ _FINE = 300  # trials above which a share below 10 % has a decimal
 _LARGEST = 1e300  # in size, of what is printed: a percentage of it is a float
 _MOST = 3  # places behind the first digit that even the narrowest bracket gives
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+# What stands for a sign that an encoding lacks, and that Unicode has no plain sign for.
+_PLAIN = {
+    "–": "-",
+    "−": "-",
+    "“": '"',
+    "”": '"',
+    "’": "'",
+    "×": "x",
+    "·": "*",
+    "≥": ">=",
+    "≤": "<=",
+}
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -548,3 +563,35 @@ def _outward(number: float, way: int) -> str:
     if not math.isclose(steps, nearest, rel_tol=1e-9):
         nearest = math.ceil(steps) if way > 0 else math.floor(steps)
     return _digits(nearest * unit, place)
+
+
+def legible(text: str, stream: Any = None) -> str:
+    """Return a text in signs that a stream (standard output) can write: N(l) for N(ℓ) in Latin-1.
+
+    Examples:
+        >>> import io
+        >>> legible("N(ℓ) – 10⁷ · α", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+        'N(l) - 107 * ?'
+    """
+    encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, _PLAINLY).decode(encoding)
+
+
+def write_legibly(stream: Any) -> None:
+    """Let a stream write any text, with plain signs in the place of those that it lacks."""
+    if hasattr(stream, "reconfigure"):  # not of a notebook, whose pages have all signs
+        stream.reconfigure(errors=_PLAINLY)
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Return what is written in the place of signs that an encoding lacks."""
+    assert isinstance(error, UnicodeEncodeError)
+    found = ""
+    for sign in error.object[error.start : error.end]:
+        plain = _PLAIN.get(sign) or unicodedata.normalize("NFKD", sign)
+        found += plain if plain.isascii() else "?"
+    return found, error.end
+
+
+_PLAINLY = "lwcore.plainly"
+codecs.register_error(_PLAINLY, _plainly)

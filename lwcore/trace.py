@@ -38,15 +38,15 @@ class Neurons(NamedTuple):
     """Retention and diagonal mixing of every step and neuron, (B, T, H), for the first two orders.
 
     A transport product is built from the end point back, one step at a time. With j = t−ℓ+1 the
-    step that lag ℓ adds, γ, the rate of zeroth order, and ζ, the paths that mix once, grow by::
+    step that lag ℓ adds, the orders grow by::
 
-        γ_0 = head_t,   γ_ℓ = γ_{ℓ−1} retention_j
-        ζ_0 = 0,        ζ_ℓ = ζ_{ℓ−1} retention_j + γ_{ℓ−1} mixing_j
+        zeroth_0 = head_t,   zeroth_ℓ = zeroth_{ℓ−1} retention_j
+        first_0  = 0,        first_ℓ  = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j
 
-    and `lead_t` is added to ζ_1. The rate of first order is ``γ_ℓ + ζ_ℓ``. Head and lead are what
-    an LSTM's show gate does at the end point; other cells have none, and begin with 1. An LSTM's
-    mixing leads from c_j to h_{j−1}, and to c with the next step only: its rate of first order is
-    ``γ_ℓ + ζ_{ℓ−1} retention_j``, at lag 1 γ alone.
+    and `lead_t` is added to ``first_1``. Head and lead are what an LSTM's show gate does at the end
+    point; other cells have none, and begin with 1. An LSTM's mixing leads from c_j to h_{j−1}, and
+    from there to c with the next step: its rate of first order is ``zeroth_ℓ + first_{ℓ−1}
+    retention_j``.
 
     * `retention`: what a neuron keeps of itself in a step, the diagonal of A.
     * `mixing`: the diagonal of R; of an LSTM times e_{j−1}, which leads on from h_{j−1} to c.

@@ -109,9 +109,7 @@ def effective_rates(
       ``e_t = ∂h_t/∂c_t = o_t (1 − tanh² c_t)``. Never negative, and cheap.
     * ``"first"``: ``γ + ζ``, Eqs. (14) and (23), ζ the diagonal of Eq. (12)'s sum ``Σ_j A_t ⋯
       A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``: the gradient may pass through the recurrent weights once.
-      The paper's approximation, good where mixing is small. It may be negative. In an LSTM a path
-      that mixes in the earliest step ends in h_{t−ℓ} and not in c_{t−ℓ}, where the rate is read,
-      so that it does not count: at lag 1 first and zeroth order are the same.
+      The paper's approximation, good where mixing is small. It may be negative.
     * ``"exact"``: all paths; this is what the network does. It may be negative, and costs most.
 
     Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal.

@@ -29,6 +29,7 @@ from lwcore.inference import exponent_of_means
 from lwcore.network import Network, train
 from lwcore.stable.law import log_ratio
 from lwcore.tasks import DelayedRegression, sample
+from tests.diagnosed import route
 from tests.networks import FAMILIES, draw
 
 PACKAGE = Path(lwcore.__file__).parent
@@ -454,14 +455,8 @@ def test_sequences_read_at_once_have_few_predictions():
 
     inputs = draw(48, 6, 1).float()
     batch = inputs, torch.zeros(48, 6, dtype=torch.int64)
-    few, many = (adapter_of(Classes(n).eval(), batch).at_once for n in (2, 50_000))
+    few, many = (route(Classes(n).eval(), batch).at_once for n in (2, 50_000))
     assert many * 6 * 50_000 <= 2**21 < few * 6 * 50_000
-
-
-def adapter_of(model, batch):
-    from lwcore.diagnose.recurrent import Recurrent
-
-    return Recurrent(model, batch)
 
 
 @pytest.mark.parametrize("count", [16, 32, 63])

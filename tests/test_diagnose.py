@@ -14,7 +14,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import Diagnosis, diagnose, recurrent
-from lwcore.diagnose.measuring import LEVEL, lag_bands, ratio_bands
+from lwcore.diagnose.inferred import LEVEL, ratio_bands
+from lwcore.diagnose.measuring import lag_bands
 from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
@@ -224,35 +225,6 @@ def test_bands_hold_all_true_ratios_and_know_silence():
     np.testing.assert_allclose(*both)
 
 
-class Logits(nn.Module):
-    """Of two classes, with a slope in the input; refuses more than a part of the data at once.
-
-    A count would be put back with everything else that the model holds.
-    """
-
-    def __init__(self, slope):
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor(float(slope)))
-
-    def forward(self, x):
-        assert len(x) <= 128
-        seen = self.slope * x[..., 0]
-        return torch.stack([0 * x[:, -1, 0], seen[:, -1] + 1e-6 * seen[:, 0]], -1)
-
-
-@pytest.mark.parametrize(("slope", "better"), [(0.5, False), (3, True)])
-def test_a_model_no_better_than_a_constant_is_told(slope, better):
-    """Nine of ten targets are of one class. A slope of 0.5 is better than chance and than the mean
-    prediction, and worse than the shares of the classes. The model sees a part at a time."""
-    inputs = draw(400, 3, 1).float() + 1.5
-    model, classes = Logits(slope), (inputs[:, -1, 0] > 0.22).long()
-    scale = torch.ones((), requires_grad=True)  # the reader's own, which keeps no gradient of ours
-    how = {"loss": lambda *pair: scale * nn.functional.cross_entropy(*pair), "progress": False}
-    found = diagnose(model.eval(), (inputs, classes), [1], parameters=["slope"], **how)
-    assert scale.grad is None
-    assert ("The model predicts no better than a constant" in found.data.caveats) != better
-
-
 def test_an_interrupt_leaves_the_network_as_it_was():
     net, calls = Net(), []
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -307,26 +279,6 @@ def test_one_lag_alone_behind_48_others_is_detected_by_default():
     assert found.lag.values[found.detected.values.astype(bool)].tolist() == [lag]
 
 
-@pytest.mark.parametrize("route", ["recurrence", "uses"])
-def test_trials_and_checks_count_against_the_limit_of_minutes(route, monkeypatch):
-    """Each pass takes 20 seconds of a clock that is made up: the fourth is one too many."""
-    seconds = [0.0]
-    n_passes = [0]
-
-    class Slow(Net):
-        def forward(self, x):
-            seconds[0] += 20.0
-            n_passes[0] += 1
-            return super().forward(x)
-
-    monkeypatch.setattr("lwcore.diagnose.clock.time.monotonic", lambda: seconds[0])
-    named = None if route == "recurrence" else ["rnn"]
-    how = {"limit_minutes": 1, "parameters": named, "progress": False}
-    with pytest.raises(ArgumentError, match=r"limit_minutes = 1: must be above what trials"):
-        diagnose(Slow(), planted(100), [1, 2], **how)
-    assert n_passes[0] <= 8  # one tries the type of the inputs, and one seeks a step
-
-
 def test_a_forecast_above_the_limit_is_refused_before_most_of_the_work(monkeypatch):
     """Time goes on only while lags are measured: a minute for each of four batches in each half."""
     minutes = [0.0]
@@ -337,7 +289,7 @@ def test_a_forecast_above_the_limit_is_refused_before_most_of_the_work(monkeypat
         return band_vectors(self, bands)
 
     monkeypatch.setattr(recurrent._Reading, "band_vectors", slow)
-    monkeypatch.setattr("lwcore.diagnose.clock.time.monotonic", lambda: 60 * minutes[0])
+    monkeypatch.setattr("lwcore.diagnose.measuring.time.monotonic", lambda: 60 * minutes[0])
     how = {"source": "target", "progress": False}
     with pytest.raises(ArgumentError, match=r"limit_minutes = 1: must be at least 4, the forecast"):
         diagnose(Net(), planted(400), [1, 2], limit_minutes=1, **how)

@@ -8,6 +8,7 @@ a digit a step, a patch in strips of 2 pixels. The chapter says what was expecte
 Run ``python -m benchmarks.recordings.advised``: 3 minutes.
 """
 
+import copy
 from itertools import product
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor, nn
 
 from book.chapters.advised import CHANGES
-from lwcore.diagnose.recurrent import Recurrent
+from lwcore.diagnose.recurrent import Layers
 from lwcore.results import write_atomically
+from lwcore.trace import Trace
 
 N = 1198  # sequences to train on
 CUT = {"digits": 10, "photographs": 7}  # steps back, as advised
@@ -141,9 +143,16 @@ def trained(data: str, change: str, seed: int) -> float:
 
 def _clipping(net: Reader, images: Tensor, asked: Tensor) -> Tensor:
     """Return weights that limit each sequence's gradient to the 95 % quantile of the batch."""
-    read = Recurrent(net, (images, asked), loss=losses).read(images, asked)
-    adjoints = read.trace.backpropagate(read.delta)
-    gradients = read.trace.gathered_each(adjoints)
+    steps = images.unflatten(1, (-1, net.pixels))
+    states = net.rnn(steps)[0].detach().requires_grad_()
+    total = losses(net.out(states[:, net.ends]), asked).sum()
+    (seen,) = torch.autograd.grad(total, states)
+    recurrence = Layers(copy.deepcopy(net.rnn).double().requires_grad_(False))
+    initial = torch.zeros(len(images), recurrence.state_size, dtype=torch.float64)
+    trace = Trace.scan(recurrence, steps.double(), initial)
+    delta = torch.zeros_like(trace.states)
+    delta[..., recurrence.shown] = seen.double()
+    gradients = trace.gathered_each(trace.backpropagate(delta))
     size = gradients.norm(dim=-1).float()
     return (size.quantile(0.95) / size).clamp(max=1)
 

@@ -12,10 +12,10 @@ import sys
 import types
 from typing import Any
 
-from lwcore.diagnose.measuring import diagnose
+from lwcore.diagnose.measuring import diagnose, parts_by_lag
 from lwcore.diagnose.report import Diagnosis, Window
 
-__all__ = ["Diagnosis", "Window", "diagnose"]
+__all__ = ["Diagnosis", "Window", "diagnose", "parts_by_lag"]
 
 
 class _Module(types.ModuleType):

@@ -6,13 +6,14 @@ import html
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lwcore.diagnose.advice import REACH, Suggestion, advice
+from lwcore.diagnose.inferred import SIGN_DRAWS, SIGNIFICANCE
 from lwcore.diagnose.verdicts import (
     MEANINGS,
     MOST,
@@ -28,18 +29,22 @@ from lwcore.diagnose.verdicts import (
 )
 from lwcore.printing import Unit, printed
 
-SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
-EXPECTED = 10  # of these, at a level of 1 %
+MOST_READ = 1024  # sequences, if no other number is given
 _WIDTH = 80  # letters in a line of text
 _NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
 _MOST_NAMES = 4  # of modules that are written out
 _ALWAYS = (  # below each table
     "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
     "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on.",
-    "Detected is a signal above the noise of its lag alone. Enough are sequences that tell it in "
-    "the noise of the whole gradient: with so many the lag's part of their mean gradient has the "
-    "right sign 9 times of 10. It is not how many it takes to learn the lag.",
+    "Detected is a signal above the noise of its lag alone. Enough are N(ℓ) sequences, which tell "
+    "it in the noise of the whole gradient: the lag's part of their mean gradient has the right "
+    "sign 9 times of 10. Take four times as many to be fairly sure. It is not how many it takes to "
+    "learn the lag.",
     "Square brackets are 95 % intervals, for all lags together.",
+)
+_MAY_BE_LEARNED = (
+    "A lag that does not show may still be learned: see the chapter “How a lag is learned that the "
+    "gradient does not show”."
 )
 
 
@@ -47,40 +52,30 @@ _ALWAYS = (  # below each table
 class Answer:
     """What a diagnosis says, in the order in which it is read."""
 
-    first: str  # how far back, and which zero it is
-    then: list[str]  # the sequences that lags need, beside those there are
+    first: str  # how far back, or which zero it is
+    then: list[str]  # the sequences that lags need, and what the first line must not be taken for
     table: pd.DataFrame  # lag by lag
     legend: list[str]  # what words in the table mean
-    suggestions: list[Suggestion]
-    measured: list[str]
-    sure: list[str]
+    sections: dict[str, list[str]]  # what to do, what was measured, how sure it is
 
     @classmethod
     def of(cls, data: xr.Dataset, n_sequences: int, window: tuple[int, int, int]) -> Answer:
         """Put into words what was measured, for some number of sequences and their window."""
         rows = lag_rows(data, n_sequences)
         gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
+        sections = {
+            "What you can do": [*_advice(rows, gaps, data.attrs, n_sequences)],
+            "What was measured": [*_measured(data.attrs)],
+            "How sure": [*_sure(data)],
+        }
         table = _table(rows, gaps, n_sequences)
         return cls(
-            first=_first(rows, gaps, data.attrs, n_sequences, window),
-            then=[
-                *_needed(rows, n_sequences),
-                *_missing(gaps),
-                *_read_with_care(data, n_sequences),
-            ],
+            first=_first(rows, data.attrs, n_sequences, window),
+            then=[*_then(rows, gaps, data.attrs, n_sequences)],
             table=table,
-            legend=_legend(table, data.attrs["source"]),
-            suggestions=advice(data, n_sequences),
-            measured=_measured(data.attrs),
-            sure=[*_sure(data, n_sequences)],
+            legend=[*_legend(table)],
+            sections={heading: points for heading, points in sections.items() if points},
         )
-
-    @property
-    def sections(self) -> list[tuple[str, list[str]]]:
-        """Headings and their points, those with something to say alone."""
-        can_do = [f"{one.do}. {one.because}." for one in self.suggestions]
-        found = [("What you can do", can_do)] if can_do else []
-        return [*found, ("What was measured", self.measured), ("How sure", self.sure)]
 
     def text(self) -> str:
         """Return the answer for a terminal, in lines of 80 letters."""
@@ -89,9 +84,8 @@ class Answer:
             "\n".join(_aligned(self.table)),
             "\n".join(_indented(line, "  ") for line in self.legend),
         ]
-        for heading, points in self.sections:
-            points = [_indented(point, "  · ") for point in points]
-            parts.append("\n".join([heading, *points]))
+        for heading, points in self.sections.items():
+            parts.append("\n".join([heading, *(_indented(point, "  · ") for point in points)]))
         return "\n\n".join(parts)
 
     def html(self) -> str:
@@ -103,7 +97,7 @@ class Answer:
             self.table.to_html(index=False),
             f"<p><small>{legend}</small></p>",
         ]
-        for heading, points in self.sections:
+        for heading, points in self.sections.items():
             items = "".join(f"<li>{html.escape(point)}</li>" for point in points)
             found.append(f"<p><strong>{html.escape(heading)}</strong></p><ul>{items}</ul>")
         return "\n".join(found)
@@ -123,156 +117,128 @@ def _aligned(table: pd.DataFrame) -> Iterator[str]:
         yield "  " + "   ".join(cells).rstrip()
 
 
-def reach_of(window: tuple[int, int, int], rows: Sequence[LagRow]) -> str:
-    """Write a window and its interval. These are lags that were measured: none is rounded."""
-    longest, low, high = window
-    last = max((row.last for row in rows if row.first == longest), default=longest)
-    noun = "step" if last == 1 else "steps"
-    bracket = "" if (low, high) == (longest, last) else f" [{low}, {high}]"
-    return f"{span(longest, last)} {noun}{bracket}"
-
-
 def headline(
     source: str, n_sequences: int, window: tuple[int, int, int], rows: Sequence[LagRow]
 ) -> str:
-    """Say for which lags of the gradient of which loss so many sequences are enough."""
+    """Say how far back so many sequences reach: without a gap first, and then at the furthest.
+
+    These are lags that were measured: none is rounded.
+    """
     asked = "all there is" if source == "target" else "what is left"
     gradient = f"the gradient of {asked} to learn"
-    reach = reach_of(window, rows)
-    if window[0] == 0:
-        return f"{n_sequences:,} sequences are enough for no lag of {gradient} ({reach})"
-    return f"From {n_sequences:,} sequences {gradient} reaches back {reach}"
+    longest, low, high = window
+    last = max((row.last for row in rows if row.first == longest), default=longest)
+    bracket = "" if (low, high) == (longest, last) else f" [{low}, {high}]"
+    furthest = f"{_steps(longest, last)}{bracket}"
+    if longest == 0:
+        return f"{n_sequences:,} sequences are enough for no lag of {gradient} ({furthest})"
+    said = f"From {n_sequences:,} sequences {gradient} reaches back"
+    together = [*takewhile(lambda row: row.is_enough, rows)]
+    if together and together[-1].first == longest:
+        return f"{said} {furthest}"
+    if together:
+        near = together[-1]
+        return (
+            f"{said} {_steps(near.first, near.last)} without a gap, and {furthest} at the furthest"
+        )
+    return f"{said} {furthest} at the furthest, and has gaps from lag {rows[0].first} on"
 
 
-def kind_of_zero(
-    rows: list[LagRow], n_sequences: int, n_read: int, looks_at_all: bool = True
-) -> str:
-    """Say why they are enough for no lag: one of five reasons, of the lags that have a gradient."""
-    rows = [row for row in rows if row.verdict is not Verdict.NO_GRADIENT] or rows
-    verdicts = {row.verdict for row in rows}
-    lags = _lags(rows)
-    if verdicts == {Verdict.NO_GRADIENT} and looks_at_all:
+def _steps(first: int, last: int) -> str:
+    """Write how many steps a lag, or a band of them, is back."""
+    return f"{span(first, last)} {'step' if last == 1 else 'steps'}"
+
+
+def kind_of_zero(rows: Sequence[LagRow], n_read: int) -> str:
+    """Say why they are enough for no lag: one of four reasons, of the lags that have a gradient."""
+    with_gradient = [row for row in rows if row.verdict is not Verdict.NO_GRADIENT]
+    if not with_gradient:
         return (
-            f"there is nothing to measure. At {lags} the gradient is exactly 0, as where a model "
-            "takes its whole window at once, looks back less far, or cuts the gradient on its way"
+            f"there is nothing to measure. At {_lags(rows)} the gradient is exactly 0, as where a "
+            "model takes its whole window at once, looks back less far, or cuts the gradient"
         )
-    if verdicts == {Verdict.NO_GRADIENT}:
-        return (
-            f"there is nothing to measure at {lags}. There the gradient is exactly 0, as where a "
-            "model looks back less far, only in larger steps, or cuts the gradient on its way"
-        )
+    verdicts = {row.verdict for row in with_gradient}
     if Verdict.TOO_FEW in verdicts:
-        if min(row.needed for row in rows) > REACH * n_sequences:
-            return "a signal is detected, but it drowns in the noise of the whole gradient"
         return "a signal is detected, and needs more"
-    if Verdict.UNCLEAR in verdicts:
-        furthest = max(row.last for row in rows if row.verdict is Verdict.UNCLEAR)
+    if Verdict.UNKNOWN in verdicts:
+        furthest = max(row.last for row in rows if row.verdict is Verdict.UNKNOWN)
         return (
             "too few sequences were read to tell. No signal is detected, and signals up to lag "
             f"{furthest} are not excluded"
         )
-    return (
-        f"no signal is detected at {lags} in the {n_read:,} sequences that were read. One that "
-        "needs more of them would not show"
-    )
+    return f"no signal is detected at {_lags(with_gradient)} in the {n_read:,} that were read"
 
 
 def _lags(rows: Sequence[LagRow]) -> str:
     """Write the lags of some rows for a sentence."""
-    found = stretches(rows)
-    first, last = found[0]
-    if len(found) > 1:
-        return f"lags {spans(found)}"
-    return f"lag {first}" if first == last else f"lags {first} to {last}"
+    written = spans(stretches(rows))
+    return f"lag {written}" if written.isdecimal() else f"lags {written}"
 
 
 def _first(
-    rows: list[LagRow],
-    gaps: list[tuple[int, int]],
+    rows: Sequence[LagRow],
     attrs: dict[str, Any],
     n_sequences: int,
     window: tuple[int, int, int],
 ) -> str:
-    """Say how far back the gradient reaches, and where that is no dependence."""
+    """Say how far back the gradient reaches, or why not, and where there is none."""
     said = headline(attrs["source"], n_sequences, window, rows)
     if window[0] == 0:
-        n_read = int(attrs["sequences_read"])
-        said += f": {kind_of_zero(rows, n_sequences, n_read, looks_at_all=not gaps)}"
-    if int(attrs["beats_constant"]) == 0:
-        no_better = "the model predicts no better than a constant"
-        if any(row.is_detected for row in rows):
-            said += f". That need not be a dependence in the data: {no_better}, and its errors "
-            said += "show what it adds, too (ask with source='target')"
-        else:
-            said += f". But {no_better}: ask with source='target'"
+        said += f": {kind_of_zero(rows, int(attrs['sequences_read']))}"
     cut = [row for row in rows if row.verdict is Verdict.NO_GRADIENT]
     if cut and len(cut) < len(rows):
         said += f". At {_lags(cut)} there is no gradient at all"
     return f"{said}."
 
 
-def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
-    """Yield the sequences that the telling lags need, beside those that there are."""
+def _then(
+    rows: Sequence[LagRow],
+    gaps: Sequence[tuple[int, int]],
+    attrs: dict[str, Any],
+    n_sequences: int,
+) -> Iterator[str]:
+    """Yield what the telling lags need, and what a reader of the first line must know."""
     enough = [row for row in rows if row.is_enough]
-    wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
     if enough:
-        longest = enough[-1]
-        needed = f"needs {_about(longest, n_sequences)}, and you have {n_sequences:,}."
-        if len(enough) == 1:
-            yield f"Lag {longest.lags} {needed}"
-        else:
-            yield f"They are {_enough_for(enough)} of the {len(rows)} lags looked at."
-            yield f"Lag {longest.lags}, the longest, {needed}"
+        furthest = enough[-1]
+        needed = _about(furthest.needed, n_sequences)
+        yield f"They are enough for {_lags(enough)}: {len(enough)} of {len(rows)} looked at."
+        yield f"The furthest needs {needed}, and you have {n_sequences:,}."
+    wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
     if wanting:
         easiest = min(wanting, key=lambda row: row.needed)
-        needed = f"needs {_about(easiest, n_sequences)}"
-        if len(wanting) == 1:
-            yield f"At one lag a signal is detected that needs more: lag {easiest.lags} {needed}."
-        else:
-            yield f"At {len(wanting)} lags a signal is detected that needs more."
-            yield f"The easiest of them, lag {easiest.lags}, {needed}."
-
-
-def _enough_for(enough: list[LagRow]) -> str:
-    """Count the lags of which so many sequences are enough, and of which they likely are."""
-    n_sure = sum(row.verdict is Verdict.ENOUGH for row in enough)
-    n_likely = len(enough) - n_sure
-    if n_sure and n_likely:
-        return f"enough for {n_sure}, and likely for {n_likely} more,"
-    return f"enough for {n_sure}" if n_sure else f"likely enough for {n_likely}"
-
-
-def _about(row: LagRow, n_sequences: int) -> str:
-    """Write a lag's number of sequences for a sentence: whole, and told from those there are."""
-    if row.needed > MOST:
-        return f"over {printed(MOST, unit=Unit.COUNT)} sequences"
-    if row.needed >= 10:
-        return f"{printed(row.needed, unit=Unit.COUNT, limits=(float(n_sequences),))} sequences"
-    count = int(np.ceil(row.needed))
-    return "1 sequence" if count == 1 else f"{count} sequences"
-
-
-def _missing(gaps: list[tuple[int, int]]) -> Iterator[str]:
-    """Yield which lags were not looked at."""
+        needed = f"{_about(easiest.needed, n_sequences)} at {_lags([easiest])}"
+        yield f"At {_lags(wanting)} a signal is detected that needs more, {needed}."
+    if len(enough) < len(rows):
+        yield _MAY_BE_LEARNED
     if gaps:
         first, last = gaps[0][0], gaps[-1][1]
         verb = "Lag {} was" if first == last else "Lags {} were"
         yield f"{verb.format(spans(gaps))} not looked at: lags=range({first}, {last + 1}) does."
-
-
-def _read_with_care(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
-    """Yield what a reader of the first line must know."""
-    if data.attrs["source"] == "error":
+    if attrs["source"] == "error":
         yield (
-            "That is what is left to learn. The network may look back further, as what it has "
-            "learned leaves no gradient: source='target' asks how far."
+            "That is what is left to learn: what the network has learned leaves no gradient, and "
+            "the errors of one that has learned nothing show what it adds itself, too. "
+            "source='target' asks for all there is to learn."
         )
-    n_read = int(data.attrs["sequences_read"])
+    n_read = int(attrs["sequences_read"])
     if n_sequences > n_read:
         yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
 
 
-def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) -> pd.DataFrame:
+def _about(needed: float, n_sequences: int) -> str:
+    """Write a lag's number of sequences for a sentence: whole, and told from those there are."""
+    if needed > MOST:
+        return f"over {printed(MOST, unit=Unit.COUNT)} sequences"
+    if needed >= 10:
+        return f"{printed(needed, unit=Unit.COUNT, limits=(float(n_sequences),))} sequences"
+    count = int(np.ceil(needed))
+    return "1 sequence" if count == 1 else f"{count} sequences"
+
+
+def _table(
+    rows: Sequence[LagRow], gaps: Sequence[tuple[int, int]], n_sequences: int
+) -> pd.DataFrame:
     """Return the lags in words, neighbours that say the same together."""
     found = lines(rows)
     if gaps:
@@ -280,43 +246,66 @@ def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) ->
     return pd.DataFrame(found, columns=["lag", "sequences needed", f"are {n_sequences:,} enough?"])
 
 
-def _legend(table: pd.DataFrame, source: str) -> list[str]:
-    """Return what the table's words mean, those that are in it alone; what all answers say last."""
-    found = []
+def _legend(table: pd.DataFrame) -> Iterator[str]:
+    """Yield what the table's words mean, those that are in it alone; what all answers say last."""
     words = table.iloc[:, 2].tolist()
     for word, meaning in MEANINGS.items():
         if word in words:
-            found.append(f"{word}: {meaning}")
-            if word is Verdict.NO_SIGNAL and source == "error":
-                found[-1] += ", or is learned already"
-    if table.iloc[:, 0].str.contains("–|,").any():
-        found.append(
-            "A line for several lags shows the smallest number, or the smallest to the largest; "
-            "by_lag() has each."
+            yield f"{word}: {meaning}"
+    if table.iloc[:, 1].str.contains(" to ").any():
+        yield "A line for several lags has their smallest and largest number; by_lag() has each."
+    yield from _ALWAYS
+
+
+def _advice(
+    rows: Sequence[LagRow],
+    gaps: Sequence[tuple[int, int]],
+    attrs: dict[str, Any],
+    n_sequences: int,
+) -> Iterator[str]:
+    """Yield how to ask again, where so many sequences are enough for no lag.
+
+    Designs of networks are not advised: where such advice was tried, it foresaw fewer outcomes than
+    the number of steps from input to loss did. See the chapter on a reader's own network.
+    """
+    # of lags without a gradient no number of sequences tells more
+    verdicts = {row.verdict for row in rows} - {Verdict.NO_GRADIENT}
+    if any(row.is_enough for row in rows) or not verdicts:
+        return
+    bands = [(row.first, row.last) for row in rows if row.first != row.last]
+    hidden = [*gaps, *bands]
+    if hidden:
+        first = min(start for start, _ in hidden)
+        last = max(end for _, end in hidden)
+        yield (
+            f"Look at lags one by one: lags=range({first}, {last + 1}). In a band others hide one "
+            "alone."
         )
-    return [*found, *_ALWAYS]
+    if attrs["source"] == "error":
+        yield "Ask again with source='target', as if nothing had been learned."
+    n_read = int(attrs["sequences_read"])
+    if Verdict.TOO_FEW not in verdicts and (Verdict.UNKNOWN in verdicts or n_sequences >= n_read):
+        more = ", and say how many by sequences=…" if n_read >= MOST_READ else ""
+        yield f"Give diagnose more than these {n_read:,} sequences{more}. A signal may need them."
 
 
-def _measured(attrs: dict[str, Any]) -> list[str]:
-    """Return whose gradient was measured, of which loss, on what."""
+def _measured(attrs: dict[str, Any]) -> Iterator[str]:
+    """Yield whose gradient was measured, of which loss, on what."""
+    yield _whose_gradient(attrs)
     name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
     how = "as it is (source='error'): what the network has learned leaves no gradient."
     if attrs["source"] == "target":
         how = "as if nothing had been learned yet (source='target'), with the weights as they are."
+    yield f"The loss is {name}, {how}"
     read = attrs["measured_on"]
-    unit = "The part at lag 3 is the gradient by way of the parameters' use 3 steps before lag 0."
-    found = [
-        _whose_gradient(attrs),
-        f"The loss is {name}, {how}",
-        f"{read[0].upper()}{read[1:]}.",
-    ]
+    yield f"{read[0].upper()}{read[1:]}."
     kernels = attrs.get("kernels", "")  # which former files lack
     if kernels:
-        found.append(
+        yield (
             f"A convolution looks back by its own kernel within a lag, here{_modules(kernels)}: "
             "what it reads may be further back than its lag."
         )
-    return [*found, unit]
+    yield "The part at lag 3 is the gradient by way of the parameters' use 3 steps before lag 0."
 
 
 def _whose_gradient(attrs: dict[str, Any]) -> str:
@@ -340,12 +329,16 @@ def _modules(names: str) -> str:
     return f" ({listed})"
 
 
-def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
+def _sure(data: xr.Dataset) -> Iterator[str]:
     """Yield what speaks for the numbers, and against them: what is special to these first."""
     attrs = data.attrs
     if attrs["caveats"]:
         yield attrs["caveats"]
-    if not _noise_has_a_variance(data):
+    exponent = float(data.exponent.median())
+    # means of sequences concentrate with 2, up to chance, where the noise has a variance; NaN where
+    # so few sequences do not tell
+    concentrates = np.isnan(exponent) or 1 <= exponent <= 4
+    if not concentrates or float(data.tail_index.median()) <= 1:
         yield (
             "A few sequences make most of the noise, and intervals hold less often than they say: "
             "take more sequences."
@@ -359,7 +352,7 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "False alarms: with each sequence's sign drawn at random, a lag is detected in "
-        f"{false} draws. At most {EXPECTED} are expected."
+        f"{false} draws. At most {SIGNIFICANCE * SIGN_DRAWS:.0f} are expected."
     )
     yield (
         "Sequences are taken to be independent. Pieces of one series that overlap, or are much "
@@ -367,12 +360,3 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     )
     yield "A signal at one lag may come from another: at 16 from copies of copies 8 steps before."
     yield "Half of the sequences gave the directions. Others give others: compare seed=1."
-
-
-def _noise_has_a_variance(data: xr.Dataset) -> bool:
-    """Say whether means of sequences concentrate as they do where the noise has a variance."""
-    exponent = float(data.exponent.median())
-    alpha = float(data.tail_index.median())
-    # with a variance 2, up to chance; NaN where so few sequences do not tell
-    concentrates = np.isnan(exponent) or 1 <= exponent <= 4
-    return bool(concentrates and not alpha <= 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,7 +17,8 @@ Shape = tuple[int, ...]  # without the axis of sequences
 
 IGNORED = -100  # the target that cross-entropy leaves out
 WEIGHED = (nn.CrossEntropyLoss, nn.NLLLoss)  # whose mean is over weights, not over sequences
-_ROUNDING = 1e-5  # of the largest gradient, up to which all are the same
+_ROUNDINGS = 16  # by which gradients may be apart that are the same
+_MOST_NUMBERS = 2**20  # in a constant prediction, up to which the best one is sought
 _MODULES = {functional.cross_entropy: nn.CrossEntropyLoss, functional.nll_loss: nn.NLLLoss}
 
 
@@ -101,39 +103,95 @@ def summed(loss: Any, targets: Tensor) -> Any:
 class Untrained:
     """A loss as if nothing were learned: predictions times what pulls on the best constant one.
 
-    The pulls are gradients of each sequence's loss at one constant prediction, less their mean,
-    which makes the constant the best one: for squared error and cross-entropy exactly.
+    A sequence pulls on what its own loss takes, and not on what it leaves out, as padding: there
+    the gradient is 0. What the search for the best constant leaves is taken off as the mean over
+    the sequences that pull. For squared error and cross-entropy it is all the same from where one
+    starts, unless sequences have weights. Where all pull alike they have nothing to learn: 0.
     """
 
     def __init__(
         self,
-        losses: Callable[[Tensor, Tensor], Tensor],
-        constant: Tensor,
-        targets: Sequence[Tensor],
+        losses: Callable[[Tensor, Any], Tensor],
+        joint: Callable[[Tensor, Any], Tensor],
+        start: Float[Tensor, "1 K"],
+        parts: Sequence[tuple[int, Any]],
     ) -> None:
-        """Take a reader's losses of single sequences, a prediction (1, K), and all targets."""
+        """Find the best constant prediction, and what is the same in all pulls.
+
+        Args:
+            losses: The reader's losses of single sequences, of predictions (B, K) and targets.
+            joint: Their sum, or a share of it that is the same for all.
+            start: A prediction from which the best one is sought.
+            parts: All targets, some at a time, each behind the number of its sequences.
+        """
         self.losses = losses
-        self.constant = constant
-        total: Any = 0
-        for part in targets:
-            total += self._gradients(part).sum(0, keepdim=True)
-        self.mean = total / sum(len(part) for part in targets)
-        size = apart = 0.0
-        for part in targets:  # never all in memory
-            gradients = self._gradients(part)
-            size = max(size, float(gradients.abs().max()))
-            apart = max(apart, float((gradients - self.mean).abs().max()))
+        self.constant = best_constant(joint, start, parts)
+        total = torch.zeros_like(start, dtype=torch.float64)
+        n_pulling = torch.zeros_like(total)
+        largest = torch.zeros_like(start)
+        for count, targets in parts:
+            gradients = self._gradients(count, targets)
+            total += gradients.sum(0, keepdim=True, dtype=torch.float64)
+            n_pulling += gradients.ne(0).sum(0)
+            largest = largest.maximum(gradients.abs().amax(0))
+        self.mean = (total / n_pulling.clamp(min=1)).to(start.dtype)
+        self.differs = torch.ones_like(start, dtype=torch.bool)
+        furthest = torch.zeros_like(start)
+        for count, targets in parts:  # never all in memory
+            furthest = furthest.maximum(self.pulls(count, targets).abs().amax(0))
+        self.differs = furthest > _ROUNDINGS * torch.finfo(start.dtype).eps * largest
         words = "'error' for a loss whose gradient at a constant is the same for all targets"
-        require("source", "target", apart > _ROUNDING * size, words)
+        require("source", "target", bool(self.differs.any()), words)
 
-    def of(self, predictions: Tensor, targets: Tensor) -> Tensor:
+    def of(self, predictions: Float[Tensor, "B K"], targets: Any) -> Tensor:
         """Return the loss of some sequences together."""
-        return (predictions * (self._gradients(targets) - self.mean)).sum()
+        return (predictions * self.pulls(len(predictions), targets)).sum()
 
-    def _gradients(self, targets: Tensor) -> Tensor:
+    def pulls(self, count: int, targets: Any) -> Float[Tensor, "B K"]:
+        """Return what some sequences' targets pull on each number of the constant prediction."""
+        gradients = self._gradients(count, targets)
+        is_pulling = gradients.ne(0) & self.differs
+        return torch.where(is_pulling, gradients - self.mean, 0)
+
+    def _gradients(self, count: int, targets: Any) -> Tensor:
         """Return gradients of each sequence's loss at the constant prediction."""
         with torch.enable_grad():
-            guesses = self.constant.expand(len(targets), -1).clone().requires_grad_()
+            guesses = self.constant.expand(count, -1).clone().requires_grad_()
             total = self.losses(guesses, targets).sum()
             (gradients,) = torch.autograd.grad(total, guesses)
         return gradients
+
+
+def best_constant(
+    joint: Callable[[Tensor, Any], Tensor],
+    start: Float[Tensor, "1 K"],
+    parts: Sequence[tuple[int, Any]],
+) -> Float[Tensor, "1 K"]:
+    """Return the prediction that is best for all sequences, or where the search for it begins.
+
+    That is where a loss cannot be followed, as one that fails outside of [0, 1], and where there
+    are very many numbers.
+    """
+    if start.numel() > _MOST_NUMBERS:
+        return start
+    constant = start.clone().requires_grad_()
+    descent = torch.optim.LBFGS([constant], line_search_fn="strong_wolfe", history_size=10)
+
+    def closure() -> Any:
+        total: Any = 0.0
+        constant.grad = torch.zeros_like(constant)
+        for count, targets in parts:
+            loss = joint(constant.expand(count, -1), targets)
+            constant.grad += torch.autograd.grad(loss, constant)[0]
+            total += loss.detach()
+        return total
+
+    try:
+        with torch.enable_grad():
+            first = closure()
+            descent.step(closure)
+            is_better = bool(closure() <= first)
+    except Exception:  # of the reader's loss, for a prediction that no model makes
+        return start
+    found = constant.detach()
+    return found if is_better and bool(found.isfinite().all()) else start

@@ -15,8 +15,9 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,43 +27,37 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from lwcore import inference, results, stable
+from lwcore import results
 from lwcore.ambient import (
     gradients_followed,
     in_own_context,
     random_states_kept,
     settings_kept,
 )
-from lwcore.diagnose.adapter import Adapter, Bands, Function
-from lwcore.diagnose.clock import Clock
-from lwcore.diagnose.data import (
+from lwcore.diagnose.contract import (
+    AXES,
+    CHANNELS,
     FEWEST,
-    Axes,
-    Pair,
-    _refuse_single_pairs,
-    collect_sequences,
-    given_bands,
-    refuse_too_few,
+    Copies,
+    Data,
+    collect,
+    fit_types,
+    read_as,
 )
-from lwcore.diagnose.kept import kept_as_it_was
-from lwcore.diagnose.losses import refuse_no_function
-from lwcore.diagnose.models import _as_accepted, refuse_unmade
-from lwcore.diagnose.passes import FINITE
+from lwcore.diagnose.inferred import inferred
+from lwcore.diagnose.passes import FINITE, Objective, Passes
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
-from lwcore.diagnose.report import LEVEL, SIGN_DRAWS, Diagnosis
-from lwcore.diagnose.tensors import n_numbers
-from lwcore.diagnose.uses import ENDS, Uses
+from lwcore.diagnose.report import Diagnosis
+from lwcore.diagnose.route import Bands, Route
+from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
-from lwcore.inference import described, sequences_needed
+from lwcore.inference import described
 from lwcore.results import bar
-from lwcore.signatures import Count, Index, Lags, checked, require, warn
+from lwcore.signatures import ArgumentError, Count, Index, Lags, checked, require, warn
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
-ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
-SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
-_RESAMPLES = 1000  # of the bootstrap
 # Lags measured one by one if none are named, fewer of them where there are very many parameters,
 # and bands behind them. One lag alone is hidden by the noise of others in its band.
 SINGLE_LAGS, FEWER_LAGS, BANDS = 192, 48, 16
@@ -75,9 +70,12 @@ TOLD = 60  # seconds above which a forecast is printed
 def _undisturbed(batches: Any) -> Iterator[None]:
     """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
     with ExitStack() as stack:
+        for drawn in (batches, getattr(batches, "sampler", None)):  # a loader that shuffles
+            generator = getattr(drawn, "generator", None)
+            if isinstance(generator, torch.Generator):
+                stack.callback(generator.set_state, generator.get_state())
         stack.enter_context(random_states_kept())
         stack.enter_context(settings_kept())
-        stack.enter_context(kept_as_it_was(batches, copies=False))
         stack.enter_context(gradients_followed())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
@@ -94,7 +92,7 @@ def diagnose(
     batches: Iterable[Any] | Dataset[Any],
     lags: Lags | Literal["auto"] = "auto",
     *,
-    head: Function | None = None,
+    head: Callable[..., Any] | None = None,
     loss: Any = None,
     step: nn.Module | None = None,
     parameters: Sequence[str] | None = None,
@@ -108,39 +106,43 @@ def diagnose(
     limit_minutes: Count | None = None,
     progress: bool = True,
 ) -> Diagnosis:
-    """Window of a network: how far back its gradient reaches, from how many sequences.
+    """Measure the window of a network: how far back its gradient reaches, from how many sequences.
 
-    The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out. A
-    lag's part is looked at along its own mean direction, found on one half of the sequences, and
-    held against the noise of the whole gradient along that direction, on the other half. That gives
-    N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
-    only if a signal is detected there: if its mean is above zero, against the lag's own noise, by
-    Holm's procedure over all lags at the level `SIGNIFICANCE`.
+    The gradient of each sequence's loss is taken apart by lag, with nothing left out. A lag's part
+    is looked at along its own mean direction, found on one half of the sequences, and held against
+    the noise of the whole gradient along that direction, on the other half. That gives N(ℓ), the
+    sequences needed to tell its sign with a chance of 10 % of the wrong one. A lag counts only if a
+    signal is detected there: if its mean is above zero, against the lag's own noise, by Holm's
+    procedure over all lags at the level 1 %.
 
-    Times are measured: a step of the inputs is changed for that of another sequence, and what moves
-    tells when parameters are used and when a prediction is made. A lag is the distance of the two.
-    What cannot be told is refused, and says by what name it can be read.
+    **The time of a value is the last input step that reaches it.** It is measured: that step is
+    exchanged for the step of another sequence, and the value moves in some sequence. A use of a
+    parameter has the time of what it gives, a prediction its own; a lag is the difference of the
+    two. Of one recurrence, `torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or a module
+    that is called once a step as ``state = module(x, state)``, the lag is that of Eq. (3): steps of
+    the module back from the state that the prediction is made of.
 
-    Model, head, loss and batches are left as they were, with all that they reach and write to:
-    parameters, buffers, hooks, containers, global variables, attributes of functions and classes,
-    and objects of the reader's classes or of Python's library. Not put back is what is noted
-    elsewhere: in objects of installed libraries, such as a pandas frame (but for PyTorch's modules
-    and optimizers), in files and logs, in caches of functions, in threads and other processes, in
-    long arrays of a dataset, and in objects of Python's library that have no attributes, such as
-    `queue.SimpleQueue`. An iterator that cannot be set back is refused.
+    What is asked of the model, and tried: it treats each sequence by itself, and all by the same
+    operations; no prediction moves with later inputs (or the same few steps ahead in all); all lags
+    together are the gradient, for each sequence alone; the loss is a sum or mean over sequences.
+    What fails is refused by name, with a way out. Model, head and loss are copied together and stay
+    as they are. What they note outside of themselves, as in a global variable or a file, is not
+    undone, and an iterator is used up.
 
     Args:
-        model: A causal model in eval mode. It runs as it is. If it is one recurrence
-            (`torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or one module that is called
-            in every step as ``state = module(x, state)``) and all else acts within a step, its
-            states are followed; any other is read by the uses of its parameters
-            (`lwcore.diagnose.uses`).
-        batches: Pairs of inputs (B, T, …) and targets (B, …), one pair, or a map-style dataset of
-            single ones: independent sequences that a trained network has not seen.
+        model: A causal model in eval mode. It runs as it is. If it is one recurrence and all else
+            acts within a step, its states are followed; any other is read by the uses of its
+            parameters (`lwcore.diagnose.uses`).
+        batches: Pairs (inputs, targets), a tuple of two as one pair, or a map-style dataset of
+            single ones: independent sequences that a trained network has not seen. Inputs are a
+            tensor (B, T, …), or a tuple or dictionary of tensors, which the model gets as arguments
+            or keywords, if it takes them so. The first one's steps are counted; others with as many
+            steps share them, and what has none, as a category (B,), is known at all steps. Targets
+            go to the loss as they are.
         lags: Lags to look at. ``"auto"`` takes all up to 192 (in networks of more than a million
             parameters fewer, down to 48), and behind these bands up to the length. In a band one
             lag alone may be hidden by its neighbours: name those that you ask for.
-        head: Makes predictions of all that the model gives.
+        head: Makes predictions of all that the model gives; a method of the model's, say.
         loss: Of a batch the sum or the mean of what each sequence has alone, of all that the model
             (or `head`) gives. None for what fits in one way only: cross-entropy where targets are
             whole numbers, else squared error.
@@ -148,130 +150,200 @@ def diagnose(
         parameters: Names of parameters or modules whose gradient is taken apart, by their uses.
         batch_first: Whether inputs are (B, T, …), as PyTorch's layers say it, or (T, B, …).
         time_axis: The axis of the inputs that counts steps, where it is neither 1 nor 0, as for
-            channels first, (B, C, T).
-        horizon: Whether all predictions are made at the last step, where that cannot be told: as
-            many as the inputs have steps, or read out behind a maximum over steps.
+            channels first, (B, C, T), or where it must be said.
+        horizon: Whether all predictions are made at the last step where there are as many as steps,
+            as in a forecast of the next day.
         source: ``"error"`` takes the loss as it is, ``"target"`` that of the best constant
             prediction: as if nothing had been learned, with the transport that there is. Take it
             for a network that has learned nothing: its errors show lags of what it adds itself.
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.
-        limit_minutes: Refuse to go on if it would take longer, or if trials that come before the
-            forecast do. A forecast is printed with `progress` if it is above a minute.
+        limit_minutes: Refuse to go on if it would take longer. A forecast is printed with
+            `progress` if it is above a minute.
         progress: Show bars.
+
+    Raises:
+        ArgumentError: Where something is not so: it says what, and what to do.
+
+    Examples:
+        >>> net = torch.nn.GRU(1, 4, batch_first=True)
+        >>> inputs = torch.randn(100, 9, 1, generator=torch.Generator().manual_seed(0))
+        >>> how = {"head": lambda out: out[0][:, -1, :1], "progress": False}
+        >>> found = diagnose(net.eval(), (inputs, inputs[:, 5]), **how)
+        >>> found.data.lag.values.tolist()
+        [1, 2, 3, 4, 5, 6, 7, 8]
     """
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
     require("seed", seed, int(seed) < 2**63, "below 2^63")
     is_list = not isinstance(parameters, str)
     require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
-    refuse_no_function(loss)
-    refuse_unmade(model)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
-    clock = Clock.start(limit_minutes)
-    caveats = []
-    with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
-        axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
-        read_as = refuse_too_few(inputs)
-        inputs = _as_accepted(model, inputs, axes)
-        _refuse_single_pairs(model, inputs, axes)
-        given = None if isinstance(lags, str) else given_bands(lags, inputs)
-        data = inputs, targets
-        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon, "clock": clock}
-        network = _network(model, data, step, parameters, how)
-        network.check(inputs, targets)
-        caveats += _repeats(network, inputs)
-        attrs["beats_constant"] = -1  # not asked
+    started = time.monotonic()
+    how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
+    how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}
+    with _undisturbed(batches):
+        network = _read(model, batches, int(sequences), **how)
+        data, objective = network.data, network.objective
+        bands = None if isinstance(lags, str) else _given_bands(lags, data.length)
+        caveats = [*_repeats(data), *network.caveats]
+        ahead = network.passes.look_ahead
+        if ahead:
+            caveats.append(f"Predictions see {ahead} steps ahead: lag 0 is the last of these.")
         if source == "target":
-            differ = bool((targets != targets[:1]).any())
+            differ = any(
+                bool((leaf != leaf[:1]).any()) for leaf in data.targets.leaves if leaf is not None
+            )
             require("source", source, differ, "'error' where all targets are the same")
-            network.forget(inputs, targets)
-        else:
-            beats = network.objective.beats_constants(inputs, targets)
-            attrs["beats_constant"] = int(beats)
-            if not beats:
-                caveats.append("The model predicts no better than a constant: use source='target'.")
-        attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
-        n_parameters = n_numbers(network.chosen.values())
-        bands = given or lag_bands(inputs.shape[1] - 1, n_parameters)
-        measured = _Work(network, data, bands, int(seed), progress, clock).measured()
-        found = _inferred(measured, int(seed))
+            objective.forget()
+            network.check_linear()
+        first_loss = _first_loss(network)
+        n_parameters = _numbers_in(network.chosen.values())
+        bands = bands or lag_bands(data.length - 1, n_parameters)
+        work = _Work(network, bands, int(seed), progress, started, limit_minutes)
+        found = inferred(work.measured(), int(seed))
         if not bool(found.detected.any()):
-            caveats += _too_large(inputs)
-        changed = [name for name in kept.changed() if name in model.state_dict()]
-    if changed:
-        warn(f"The model changed {', '.join(changed)} while it ran; they are put back.")
+            caveats += _too_large(data.first)
     settings = {
         "network": network.kind,
         "caveats": " ".join(caveats),
-        "loss": network.loss_name,
+        "loss": objective.name,
         "source": source,
-        "measured_on": f"{read_as}: half gave each lag's direction, half the numbers along it",
-        "n_sequences": int(n_sequences or len(inputs)),
+        "measured_on": f"{read_as(data)}: half gave each lag's direction, half the numbers",
+        "n_sequences": int(n_sequences or data.count),
         "seed": int(seed),
     }
     attrs |= settings
     attrs["fingerprint"] = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
     attrs["aside"] = attrs["caveats"]  # the former name
-    attrs["length"] = inputs.shape[1]
-    attrs["sequences_read"] = len(inputs)
-    attrs["end_points_drawn"] = ENDS if isinstance(network, Uses) else inputs.shape[1]
-    attrs |= _whose_gradient(model, network)
+    attrs["length"] = data.length
+    attrs["sequences_read"] = data.count
+    attrs["end_points"] = data.length - first_loss  # at the most
+    attrs["end_points_drawn"] = network.ends_drawn
+    attrs |= _whose_gradient(network)
     return Diagnosis(found.assign_attrs(attrs))
 
 
-def _network(
+def _read(
     model: nn.Module,
-    data: Pair,
+    batches: Any,
+    sequences: int,
+    head: Any = None,
+    loss: Any = None,
+    step: nn.Module | None = None,
+    parameters: Sequence[str] | None = None,
+    batch_first: bool = True,
+    time_axis: int | None = None,
+    horizon: bool = False,
+) -> Route:
+    """Copy the model, collect the sequences, and find how the gradient can be taken apart."""
+    copies = Copies.of(model, head, loss)
+    data = collect(batches, sequences, batch_first, time_axis)
+    data = replace(data, inputs=fit_types(data.inputs, copies.model))
+    words = f"{FEWEST} sequences or more, of 2 steps or more. {AXES}"
+    enough = data.count >= FEWEST and data.length > 1
+    require("batches", read_as(data), enough, words)
+    passes = Passes(copies, data, horizon)
+    objective = Objective(copies.loss, passes)
+    passes.measure_ends()
+    objective.check([*model.parameters()])
+    network = _route(passes, objective, step, parameters)
+    network.check()
+    _ask_for_time_axis(network, data, time_axis)
+    return network
+
+
+@checked
+@in_own_context
+def parts_by_lag(
+    model: nn.Module, batches: Any, lags: Sequence[int], **how: Any
+) -> dict[str, Float[Tensor, "lags ..."]]:
+    """Return each lag's part of the gradient in each parameter, (lags, …), summed over sequences.
+
+    It is what `diagnose` measures. Parts of all lags from 0 on add up to the gradient of the loss,
+    if this is a sum over sequences and no end points are drawn.
+
+    Args:
+        lags: Whole numbers from 0 on.
+        how: Options of `diagnose` on model and data: head, loss, step, parameters, batch_first,
+            time_axis and horizon.
+    """
+    with _undisturbed(batches):
+        network = _read(model, batches, 1024, **how)
+        total: Any = 0
+        for places in torch.arange(network.data.count).split(network.at_once):
+            reading = network.read(network.data.inputs[places], network.data.targets[places])
+            total = total + reading.band_vectors([[int(lag)] for lag in lags])
+    sizes = [part.numel() for part in network.chosen.values()]
+    found = {}
+    for (name, own), part in zip(network.chosen.items(), total.split(sizes, 1), strict=True):
+        found[name] = part.reshape(-1, *own.shape)
+    return found
+
+
+def _given_bands(lags: Any, length: int) -> list[list[int]]:
+    """Return the lags that a reader names, each as a band; refuse those that are none."""
+    given = np.asarray(lags)
+    is_one = given.ndim == 1 and given.size > 0
+    require("lags", given.shape, is_one, "one lag or more, in one row")
+    is_whole = bool((given == np.floor(given)).all())
+    words = f"whole numbers that increase, from 1 to {length - 1}: sequences have {length} steps"
+    is_inside = is_whole and bool(((given >= 1) & (given < length)).all())
+    is_inside = is_inside and bool((np.diff(given) > 0).all())
+    require("lags", given.tolist(), is_inside, words)
+    return [[int(lag)] for lag in given]
+
+
+def _route(
+    passes: Passes,
+    objective: Objective,
     step: nn.Module | None,
     parameters: Sequence[str] | None,
-    how: dict[str, Any],
-) -> Adapter:
+) -> Route:
     """Return the model as one recurrence if it is one, else by the uses of its parameters."""
     if step is not None:
-        require("step", type(step).__name__, step in {*model.modules()}, "one of model's")
-        require(
-            "parameters",
-            parameters,
-            parameters is None,
-            "None: name either the step of a recurrence, or parameters",
-        )
-        return Loop(model, data, module=step, **how)
+        name = passes.names_of_given.get(step)
+        require("step", type(step).__name__, name is not None, "one of model's")
+        words = "None: name either the step of a recurrence, or parameters"
+        require("parameters", parameters, parameters is None, words)
+        return Loop(passes, objective, passes.model.get_submodule(name or ""))
     if parameters is None:
-        recurrence = _recurrence(model, data, how)
-        if recurrence is not None:
-            return recurrence
-    return Uses(model, data, parameters=parameters, **how)
+        try:
+            if len(recurrent_modules(passes.model)) == 1:
+                return Recurrent(passes, objective)
+            looped = step_of(passes)
+            if looped is not None:
+                return Loop(passes, objective, looped)
+        except ArgumentError:
+            pass  # it is none, and uses say what it is
+    return Uses(passes, objective, parameters)
 
 
-def _recurrence(model: nn.Module, data: Pair, how: dict[str, Any]) -> Recurrent | None:
-    """Return the model as one recurrence, or None."""
-    axes: Axes = how["axes"]
-    inputs, _ = data
-    try:
-        if len(recurrent_modules(model)) == 1:
-            network = Recurrent(model, data, **how)
-        else:
-            looped = step_of(model, axes.inputs_back(inputs[:5]))
-            if looped is None:
-                return None
-            network = Loop(model, data, module=looped, **how)
-        return None if network.unfit(*data) else network
-    except Exception:  # of the reader's code, or of ours on it: uses say what it is
-        return None
+def _ask_for_time_axis(network: Route, data: Data, time_axis: int | None) -> None:
+    """Ask for the axis of time where it may be another: steps are read one by one, then at once."""
+    is_plain = time_axis is not None or data.first.ndim != 3 or data.first.shape[2] == 1
+    if is_plain or not isinstance(network, Uses) or network.looks_back:
+        return
+    told = f"None, with inputs (B, {data.length}, {data.first.shape[2]})"
+    words = f"{CHANNELS}: this model's values are made of one step, or of the whole window"
+    require("time_axis", told, False, words)
 
 
-def _repeats(network: Adapter, inputs: Tensor) -> list[str]:
+def _repeats(data: Data) -> list[str]:
     """Warn of sequences that repeat others, and return what a reader is told of it."""
-    is_real = ~network.trials.padded.cpu().numpy()
-    rows = inputs.reshape(*inputs.shape[:2], -1).cpu().double().numpy()
-    count = count_repeats(rows, is_real)
+    steps = data.first.reshape(data.count, data.length, -1)
+    count = count_repeats(steps.cpu().double().numpy())
     if not count:
         return []
     told = f"{count:,} sequences repeat half or more of another one."
     words = "worth fewer sequences than their number, and show lags that are not there"
     warn(f"{told} These are {words}. Take windows that do not overlap, and each sequence once.")
     return [told]
+
+
+def _numbers_in(parameters: Iterable[Tensor]) -> int:
+    """Return how many numbers some parameters hold together."""
+    return sum(part.numel() for part in parameters)
 
 
 def _too_large(inputs: Tensor) -> list[str]:
@@ -287,53 +359,33 @@ def _too_large(inputs: Tensor) -> list[str]:
     ]
 
 
-def _first_loss(network: Adapter, data: Pair) -> int:
+def _first_loss(network: Route) -> int:
     """Return the first step of any sequence at which a prediction has a loss."""
-    few = min(8, network.at_once)
-    inputs, targets = data
-    for pair in zip(inputs.split(few), targets.split(few), strict=True):
-        first = network.read(*pair).first
+    data = network.data
+    for places in torch.arange(data.count).split(min(8, network.at_once)):
+        first = network.read(data.inputs[places], data.targets[places]).first
         if first >= 0:
             return first
-    require(
-        "loss",
-        network.loss_name,
-        False,
-        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or "
-        "NumPy?",
+    words = (
+        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
     )
+    require("loss", network.objective.name, False, words)
     return -1
 
 
-def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
+def _whose_gradient(network: Route) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
-    every = dict(model.named_parameters())
+    every = dict(network.passes.model.named_parameters())
     chosen = set(map(id, network.chosen.values()))
     left_out = [name for name, part in every.items() if id(part) not in chosen]
     return {
-        "route": "uses" if isinstance(network, Uses) else "recurrence",
-        "measured_parameters": n_numbers(network.chosen.values()),
-        "all_parameters": n_numbers(every.values()),
+        "route": network.route,
+        "measured_parameters": _numbers_in(network.chosen.values()),
+        "all_parameters": _numbers_in(every.values()),
         "left_out_names": ", ".join(left_out),
-        "kernels": ", ".join(_kernels(network)),
+        "kernels": ", ".join(network.kernels),
         "without_gradient": ", ".join(network.without_gradient),
     }
-
-
-def _kernels(network: Adapter) -> list[str]:
-    """Return the parameters of convolutions over steps, whose kernels look back within a lag."""
-    found: list[str] = []
-    sites = network.sites if isinstance(network, Uses) else []
-    for site in sites:
-        function, _, names = site.name.partition("() of ")
-        runs_over_steps = site.axes == (len(site.values[0].shape) - 1,)  # behind the channels
-        if function != "conv1d" or not runs_over_steps:
-            continue
-        for name in names.split(", "):
-            part = network.chosen.get(name)
-            if part is not None and part.ndim > 1 and part.shape[-1] > 1:  # no bias, no kernel of 1
-                found.append(name)
-    return list(dict.fromkeys(found))
 
 
 def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:
@@ -361,23 +413,23 @@ class _Work:
 
     def __init__(
         self,
-        network: Adapter,
-        data: Pair,
+        network: Route,
         bands: Bands,
         seed: int,
         progress: bool,
-        clock: Clock,
+        started: float,
+        limit_minutes: int | None,
     ) -> None:
         """Plan the work on some sequences."""
         self.network = network
-        self.data = data
+        self.data = network.data
         self.bands = bands
         self.progress = progress
-        self.clock = clock
-        self.count = len(data[0])
+        self.started = started
+        self.limit_minutes = limit_minutes
+        self.count = network.data.count
         generator = torch.Generator("cpu").manual_seed(seed)
         order = torch.randperm(self.count, generator=generator, device="cpu")
-        order = order.to(data[0].device)
         self.finding, self.giving = order.tensor_split([self.count // 2])
 
     def measured(self) -> xr.Dataset:
@@ -390,12 +442,14 @@ class _Work:
             is_finite = bool(numbers[-1].isfinite().all())
             require("gradient", "NaN or infinite for some sequence", is_finite, FINITE)
         statistic, projection = torch.cat(numbers, dim=-1).numpy()
+        sizes = self.network.objective.error_sizes(self.giving)
         last = [band[-1] for band in self.bands]
         both = ("lag", "sequence")
         measured = {
             "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
             "statistic": (both, statistic, "the lag's part along its mean direction"),
             "projection": (both, projection, "the whole gradient along the same"),
+            "error_size": ("sequence", sizes, "length of the gradient in a sequence's predictions"),
         }
         named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
         return described(measured).assign_coords(lag=named)
@@ -414,13 +468,14 @@ class _Work:
         """Say how long it will take, before most of it, and refuse what is above the limit."""
         n_read = min(self.network.at_once, len(self.finding))
         left = seconds / n_read * (self.count - n_read)
-        minutes = self.clock.minutes_in(left)
-        self.clock.refuse(
-            minutes,
+        minutes = (time.monotonic() - self.started + left) / 60
+        require(
+            "limit_minutes",
+            self.limit_minutes,
+            self.limit_minutes is None or minutes <= self.limit_minutes,
             f"at least {math.ceil(minutes)}, the forecast for {self.count} sequences "
             "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)",
         )
-        self.network.passes.clock = Clock.start()  # what was forecast is let go on
         if self.progress and 60 * minutes > TOLD:
             # where the bar is: in a notebook on the page, where nothing is an error
             stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr
@@ -428,78 +483,8 @@ class _Work:
 
     def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
         """Yield readings of half of the sequences, and show how many are done."""
-        inputs, targets = self.data
+        data = self.data
         with bar(f"diagnose, {of}", len(half), self.progress) as advance:
             for places in half.split(self.network.at_once):
-                yield self.network.read(inputs[places], targets[places])
+                yield self.network.read(data.inputs[places], data.targets[places])
                 advance(len(places))
-
-
-def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
-    """Return what was measured, with N(ℓ), its bands, and tails."""
-    statistic = measured.statistic.values
-    projection = measured.projection.values
-    count = statistic.shape[-1]
-    rng = np.random.default_rng(seed)
-    low, ratio, high = ratio_bands(statistic, projection, rng)
-    scale, index = 1 / np.sqrt(2), 2.0  # the stable law of noise with the variance 1
-    needed = sequences_needed(ratio, scale, index, error=ERROR)
-    least = sequences_needed(high, scale, index, error=ERROR)
-    most = sequences_needed(low, scale, index, error=ERROR)
-    false = inference.false_detections(statistic[None], SIGNIFICANCE, rng, SIGN_DRAWS)
-    mean = statistic.mean(-1)
-    error = inference.deviation(statistic) / np.sqrt(count)
-    (seen,) = inference.significant(mean[None], error[None], count, SIGNIFICANCE)
-    exponent = inference.exponent_of_means(projection)
-    fit = stable.fit(projection.T)
-    around = [least, most]
-    found = {
-        "signal": ("lag", mean, "mean of the lag's part"),
-        "detected": ("lag", seen, "mean above zero at the family-wise level"),
-        "required": ("lag", needed, "sequences N(ℓ) needed, in the noise of the whole gradient"),
-        "required_interval": (("bound", "lag"), around, "interval of N(ℓ), for all lags together"),
-        "false_windows": ([], false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
-        "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
-        "tail_index": ("lag", fit.alpha, "tail index α of a sequence's whole gradient"),
-    }
-    return measured.merge(described(found)).assign_coords(bound=["low", "high"])
-
-
-@checked
-def ratio_bands(
-    statistic: Float[Array, "lags sequences"],
-    projection: Float[Array, "lags sequences"],
-    rng: np.random.Generator,
-) -> Float[Array, "3 lags"]:
-    """Return a band around every lag's signal-to-noise ratio: low, the ratio itself, high.
-
-    By the bootstrap over sequences: standard errors times a quantile of the largest deviation of
-    any lag, so that all true ratios lie inside with the chance `LEVEL`, about. In simulations 95 %
-    held 93 to 98 % of the time for Gaussian and Student-t(5) numbers, 81 to 88 % for log-normal
-    ones. That is along the directions found: of 1000 draws of 200 sequences from four networks 92
-    to 96 % had all true ratios inside, and 17 to 82 % those along the mean gradients of all
-    sequences there are.
-    """
-    # of each lag in units of its largest number, as squares of the smallest would vanish
-    largest = np.abs(statistic).max(-1, keepdims=True)
-    size = np.maximum(largest, np.abs(projection).max(-1, keepdims=True))
-    unit = np.where(size > 0, size, 1)
-    signal = (statistic / unit).T
-    whole = (projection / unit).T
-    centred = whole - whole.mean(0)
-    count = len(signal)
-
-    def ratio(weights: Array) -> Array:
-        mean = weights @ signal
-        variance = (weights @ centred**2 - (weights @ centred) ** 2) * count / (count - 1)
-        noise = np.sqrt(np.maximum(variance, 0.0))
-        return np.divide(mean, noise, where=variance > 0, out=np.zeros_like(mean))
-
-    equal = np.full(count, 1 / count)
-    plain = ratio(equal[None])[0]
-    resampled = ratio(rng.multinomial(count, equal, size=_RESAMPLES) / count)
-    deviations = resampled - plain
-    error = deviations.std(0)
-    in_errors = np.abs(deviations / np.where(error > 0, error, np.inf))
-    half = np.quantile(in_errors.max(-1), LEVEL) * error
-    return np.stack([plain - half, plain, plain + half])

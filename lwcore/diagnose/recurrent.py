@@ -10,7 +10,6 @@ import copy
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +20,13 @@ from torch.func import vjp
 from torch.nn.utils import parametrize
 from torch.utils import _pytree as trees
 
-from lwcore.ambient import placed
 from lwcore.cells import GRU, LSTM, Cell
-from lwcore.diagnose.adapter import Adapter, Bands
-from lwcore.diagnose.tensors import ZEROS, flat, n_numbers, tensors_in
-from lwcore.diagnose.times import rows_of
-from lwcore.diagnose.trials import last_steps
+from lwcore.diagnose.contract import Rows
+from lwcore.diagnose.passes import TRIED, ZEROS, Objective, Passes
+from lwcore.diagnose.route import Bands, Route
+from lwcore.diagnose.tape import tensors_in
 from lwcore.gradient import carry_back, first_loss
-from lwcore.signatures import checked, require
+from lwcore.signatures import require
 from lwcore.trace import Trace
 
 _STEPS = 1024  # whose derivatives in the parameters are taken at once
@@ -124,7 +122,7 @@ class _Reading(NamedTuple):
             steps = slice(start, trace.length - lag)
             step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
             parts = vjp(step, trace.parameters)[1](rows)[0]
-            vectors[band] += flat(parts.values())
+            vectors[band] += torch.cat([part.flatten() for part in parts.values()])
         return torch.stack(vectors)
 
     def band_numbers(
@@ -167,9 +165,7 @@ class ModuleCall(NamedTuple):
     given: Any
 
 
-@checked
-@dataclass(eq=False)
-class Recurrent(Adapter):
+class Recurrent(Route):
     """A network with one recurrent module, called once: a `recurrence` for the core, and traces.
 
     `module` is PyTorch's or a cell of `lwcore.cells`; it is found if there is one. Of its calls are
@@ -177,20 +173,38 @@ class Recurrent(Adapter):
     predictions' graph ends.
     """
 
-    module: Any = None
+    route = "recurrence"
 
-    is_fit = False
-    ends_at_padding = True
+    def __init__(
+        self, passes: Passes, objective: Objective, module: nn.Module | None = None
+    ) -> None:
+        """Take the module out of a first pass; refuse a model that is not this one recurrence."""
+        self.module: Any = module
+        super().__init__(passes, objective)
+        self.exact = passes.close
+        self.ends_drawn = self.data.length
+        _, calls = self._called(self.data.inputs[torch.arange(3)])
+        found: Any = self.module  # by `_chosen`, if none was named
+        copied: Any = copy.deepcopy(found).cpu().double().requires_grad_(False)
+        self.recurrence = self._recurrence(copied, calls)
+        read, initial = self._taken(calls)
+        n_neurons = initial[0, self.recurrence.carried].numel()
+        self.kind = f"{self.called}, {n_neurons:,} neurons"
+        n_parameters = sum(part.numel() for part in self.chosen.values())
+        n_states = read.shape[1] * self.recurrence.state_size
+        self.limit_batch(max(n_states, n_parameters, passes.outputs.entries))
+        why = self._unfit()
+        words = (
+            "a recurrence of which all else is within a step: name its parameters in "
+            "`parameters`, to read it by their uses"
+        )
+        require("step", f"{self.called}, {why}", not why, words)
 
     def _chosen(self) -> dict[str, Tensor]:
         if self.module is None:
-            found = recurrent_modules(self.model)
-            require(
-                "recurrent modules of model",
-                len(found),
-                len(found) == 1,
-                "one nn.LSTM, GRU, RNN or cell",
-            )
+            found = recurrent_modules(self.passes.model)
+            words = "one nn.LSTM, GRU, RNN or cell"
+            require("recurrent modules of model", len(found), len(found) == 1, words)
             (self.module,) = found
         options = vars(self.module)
         has_more = bool(options.get("bidirectional") or options.get("proj_size"))
@@ -208,23 +222,10 @@ class Recurrent(Adapter):
         self.called = type(self.module).__name__
         return dict(self.module.named_parameters())
 
-    def __post_init__(self) -> None:
-        """Take the module out of a first pass over a trial batch."""
-        super().__post_init__()
-        _, calls = self._called(self.trials.patterned())
-        copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
-        self.recurrence = self._recurrence(copied, calls)
-        read, initial = self._taken(calls)
-        n_neurons = initial[0, self.recurrence.carried].numel()
-        self.kind = self.passes.kind = f"{self.called}, {n_neurons:,} neurons"
-        n_parameters = n_numbers(self.chosen.values())
-        n_states = read.shape[1] * self.recurrence.state_size
-        self.limit_batch(max(n_states, n_parameters, self.entries))
-
-    def _called(self, inputs: Tensor) -> tuple[Tensor, list[ModuleCall]]:
+    def _called(self, inputs: Rows) -> tuple[Tensor, list[ModuleCall]]:
         """Return predictions, and the module's calls, with leaves for what they gave."""
-        with recorded([self.module]) as calls, torch.backends.cudnn.flags(enabled=False):
-            return self.predictions(inputs), calls.get(self.module, [])
+        with recorded([self.module]) as calls:
+            return self.passes.predictions(inputs), calls.get(self.module, [])
 
     def _recurrence(self, copied: Any, _: list[ModuleCall]) -> Any:
         """Return the module as the core's own, from its copy in float64."""
@@ -265,6 +266,8 @@ class Recurrent(Adapter):
     def _delta(self, calls: list[ModuleCall], number: Tensor) -> Tensor:
         """Return a number's gradients in the states that the module gave, (B, T, S), in float64."""
         given = tensors_in([call.given for call in calls])
+        words = "some that carry a gradient"
+        require("predictions", "without a gradient", number.requires_grad, words)
         found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
         n_parts = len(given) // len(calls)  # h and c of an LSTM, say
         gradients = [part.cpu().double() for part in found]
@@ -273,98 +276,80 @@ class Recurrent(Adapter):
             by_call.append(gradients[place : place + n_parts])
         return self._state_gradients(by_call)
 
-    def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
+    def read(self, inputs: Rows, targets: Rows) -> _Reading:
         """Return the trace of sequences, and each one's δ."""
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
             total = self.objective.of(predictions, targets).sum()
-        require(
-            "loss", self.loss_name, total.requires_grad, "one of what the recurrent module gives"
-        )
+        words = "one of what the recurrent module gives"
+        require("loss", self.objective.name, total.requires_grad, words)
         trace = Trace.scan(self.recurrence, *self._taken(calls))
         return _Reading(trace, self._delta(calls, total))
 
+    def check(self) -> None:
+        """Refuse a recurrence whose lags together are not the gradient."""
+        self.check_sums()
+
+    def check_linear(self) -> None:
+        """Nothing: the gradient is taken by Eq. (3), and goes through no hook of the reader's."""
+
     # Whether it is a recurrence of which all else is within a step
 
-    def check(self, inputs: Tensor, targets: Tensor) -> None:
-        """Refuse sequences that are not treated one by one, and what is no such recurrence."""
-        super().check(inputs, targets)
-        why = "" if self.is_fit else self.unfit(inputs, targets)
-        require(
-            "step",
-            f"{self.called}, {why}",
-            not why,
-            "a recurrence of which all else is within a step: name its parameters in "
-            "`parameters`, to read it by their uses",
-        )
-
-    def unfit(self, inputs: Tensor, targets: Tensor) -> str:
+    def _unfit(self) -> str:
         """Return why the model is not this one recurrence, all else within a step; "" if it is."""
-        self._measure_ends(targets)
-        why = self._reads_otherwise() or self._looks_back_beside() or self._looks_back_behind()
-        if why:
-            return why
-        tried_inputs, tried_targets = self.tried(inputs, targets)
-        few = self.at_once
-        missing = self.missing(tried_inputs[:few], tried_targets[:few])
-        if missing:
-            return f"whose lags together are not the gradient of {', '.join(missing)}"
-        self.is_fit = True
-        return ""
+        return self._reads_otherwise() or self._looks_back_beside() or self._looks_back_behind()
 
     def _reads_otherwise(self) -> str:
-        """Say whether step k of the module is made of other inputs than that of step k."""
-        length = self.shape[1]
+        """Say whether step k of the module reads other inputs than those of step k."""
+        length = self.data.length
 
-        def reads(inputs: Tensor) -> list[Tensor]:
+        def reads(inputs: Rows) -> list[Tensor]:
             with torch.no_grad():
                 _, calls = self._called(inputs)
-                read, _ = self._taken(calls)
-            return [read]
+                return [self._taken(calls)[0]]
 
-        (read,) = reads(self.pairs[0])
-        if read.shape[1] != length:
-            return f"with {read.shape[1]} steps for {length} of the inputs"
-        (times,) = last_steps(reads, self.pairs, self.entries)
-        rows = rows_of(times, length)
-        is_known = rows is not None and rows.axes == (0,) and rows.are_told
-        if rows is None or not is_known or (rows.times != np.arange(length)).any():
-            return "whose step k does not read the inputs up to step k"
-        (from_last,) = last_steps(reads, self.pairs, self.entries, backwards=True)
-        firsts = rows_of(from_last, length)
-        if firsts is not None and (firsts.times > np.arange(length)[::-1]).any():
-            return "before which something looks back on the inputs"
+        (times,) = self.passes.exchange.times(reads, self.passes.at_once)
+        n_steps = len(times.last)
+        if n_steps != length:
+            return f"with {n_steps} steps for {length} of the inputs"
+        is_moved = times.last >= 0
+        is_own = (times.first == times.last) & (times.last == np.arange(length)[:, None])
+        if not is_moved.any(1).all() or not is_own[is_moved].all():
+            return "whose step k does not read the inputs of step k alone"
         return ""
 
     def _looks_back_beside(self) -> str:
         """Say whether a prediction sees earlier inputs where the module always gives the same."""
 
-        def beside(inputs: Tensor) -> list[Tensor]:
-            with torch.no_grad(), constant(self.module):
-                return [self.predictions(inputs)]
+        def beside(inputs: Rows) -> list[Tensor]:
+            with constant(self.module):
+                return [self.passes.alone(inputs)]
 
-        (from_last,) = last_steps(beside, self.pairs, self.entries, backwards=True)
-        is_moved = from_last.low >= 0
-        firsts = self.shape[1] - 1 - from_last.low
-        is_earlier = is_moved & (firsts < self.ends.numpy())
+        (times,) = self.passes.exchange.times(beside, self.passes.at_once)
+        is_earlier = (times.last >= 0) & (times.first < self.passes.ends.numpy())
         return "beside which the predictions look back on the inputs" if is_earlier.any() else ""
 
     def _looks_back_behind(self) -> str:
-        """Say whether a prediction is made of the module's states at other steps than its own."""
+        """Say whether a prediction is made of the module's states at other steps than its own.
+
+        One prediction may be read out in each sequence at a step of its own, as behind padding:
+        Eq. (3) counts from the step of the state.
+        """
+        ends = self.passes.ends
+        known = sorted({*ends.tolist()} - {-1})
         with torch.enable_grad():
-            predictions, calls = self._called(self.pairs[0][:1])
-            for end in {self.end_steps[0], self.end_steps[-1]}:
-                made_there = predictions[:, self.ends == end]
+            predictions, calls = self._called(self.data.inputs[self.passes.exchange.some(TRIED)])
+            for end in {known[0], known[-1]}:
+                made_there = predictions[:, ends == end]
                 delta = self._delta(calls, made_there.pow(3).sum())  # that no norm fixes
-                is_used = delta.ne(0).any(-1).any(0)
-                is_used[end] = False
-                if bool(is_used.any()):
+                is_used = delta.ne(0).any(-1)
+                if len(known) > 1:
+                    is_used[:, end] = False
+                if int(is_used.sum(1).max()) > (len(known) == 1):
                     return "behind which predictions look back on its states"
         return ""
 
 
-@checked
-@dataclass(eq=False)
 class Loop(Recurrent):
     """A network that calls one module once a step: what it gives is its state in the next call."""
 
@@ -466,12 +451,11 @@ def recurrent_modules(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
+def step_of(passes: Passes) -> nn.Module | None:
     """Return the one module that a model calls in a loop with what it gave before, if any."""
-    weight = next(model.parameters(), inputs)
-    inside = [part for part in [*model.modules()][1:] if learned(part)]
+    inside = [part for part in [*passes.model.modules()][1:] if learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
-        model(placed(inputs, weight.device).clone())
+        passes.given(passes.data.inputs[passes.exchange.some(TRIED)])
     loops = []
     within_loops: set[nn.Module] = set()
     for part, own in calls.items():

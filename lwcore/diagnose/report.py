@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore import results
-from lwcore.diagnose.answer import SIGN_DRAWS, Answer, headline
+from lwcore.diagnose.answer import Answer, headline
 from lwcore.diagnose.verdicts import (
     DETECTED,
     MOST,
@@ -22,12 +22,12 @@ from lwcore.diagnose.verdicts import (
     lags_not_looked_at,
 )
 from lwcore.inference import Definition
+from lwcore.printing import legible
 from lwcore.signatures import Count, checked
 from lwcore.window import learnability_window
 
-__all__ = ["LEVEL", "SIGN_DRAWS", "Diagnosis", "Window"]
+__all__ = ["Diagnosis", "Window"]
 
-LEVEL = 0.95  # coverage of all intervals
 _COLOUR = "#0173b2"
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Diagnosis:
         curves = np.stack([self.data.required, high, low])
         curves[:2, ~self.data.detected.values.astype(bool)] = np.inf
         lags = [row.first for row in self.rows]
-        found = learnability_window(lags, curves, [n_sequences], definition=definition)
-        steps, least, most = found[:, 0].tolist()
+        windows = learnability_window(lags, curves, [n_sequences], definition=definition)
+        steps, least, most = np.reshape(windows, -1).tolist()
         last_of = {row.first: row.last for row in self.rows}
         return Window(steps, least, last_of.get(most, most))
 
@@ -98,8 +98,8 @@ class Diagnosis:
         return Answer.of(self.data, count, self.window(count))
 
     def __str__(self) -> str:
-        """Return the answer as text."""
-        return self.answer().text()
+        """Return the answer as text, in signs that standard output can write."""
+        return legible(self.answer().text())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the answer, and below it all numbers, folded."""

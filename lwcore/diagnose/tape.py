@@ -1,17 +1,17 @@
 """A tape of the calls of PyTorch's functions that take parameters, and of what they give.
 
 A call is either a *use*, which makes of parameters and data a value of the sequences, or a *step on
-the way* to one, whose value is the same for all sequences: ``softplus(decay)``, a transposed
-weight, an embedding of positions. Calls can be made again with other parameters.
+the way* to one, whose value no data move: ``softplus(decay)``, a transposed weight, an embedding of
+positions, ``U h`` with a state of zeros. Calls can be made again with other parameters. Calls are
+seen by `torch.overrides.TorchFunctionMode`, a public interface.
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -20,44 +20,48 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.diagnose.tensors import tensors_in
-from lwcore.diagnose.trials import PATTERN, Layout
 from lwcore.signatures import require
 
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
 _IN_PLACE = ("__iadd__", "__isub__", "__imul__", "__itruediv__")
 _DEVICES = ("cpu", "cuda")
+_OPERATORS = ("cond", "while_loop", "map_impl", "scan")
+CONDITIONS = (
+    "one without torch.cond, while_loop, map and scan, of which eager passes lose the gradient: "
+    "write loops and conditions of Python, to measure"
+)
+UNIFORM = (
+    "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
+    "Is a loop as long as the longest of them? Loop over all steps, and keep the state behind an "
+    "end by torch.where. Are steps sent to layers by index? Then name in `parameters` those to "
+    "look at, without these layers"
+)
 
 
 class Slot(int):
-    """The place among a tape's values of a parameter, or of what is made of parameters."""
+    """The place among a tape's values of a parameter, or of what is made of parameters alone."""
 
 
 class Call(NamedTuple):
-    """A function that took parameters: its arguments, and where its values have sequences."""
+    """A function that took parameters, and its arguments."""
 
     function: Callable[..., Any]
     leaves: list[Any]  # its arguments, flat, with a `Slot` in the place of each parameter
     spec: Any  # how they are nested
     outputs: list[int]  # which of its values carry gradients
-    layout: Layout | None  # None: a step on the way from parameters to a use
     autocasts: list[tuple[str, torch.dtype]]  # devices on which it was made in autocast
+    is_use: bool  # whether data move its value
     slots: list[Slot]  # of what it gives, of a step on the way alone
-
-    @property
-    def is_use(self) -> bool:
-        """Whether its values are of the sequences, and not a step on the way."""
-        return self.layout is not None
-
-    @property
-    def slots_taken(self) -> list[Slot]:
-        """The slots of its arguments."""
-        return [part for part in self.leaves if isinstance(part, Slot)]
 
     @property
     def name(self) -> str:
         """The function's name."""
         return getattr(self.function, "__name__", "a function")
+
+    @property
+    def slots_taken(self) -> list[Slot]:
+        """The slots of its arguments."""
+        return [part for part in self.leaves if isinstance(part, Slot)]
 
     def __call__(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Return what it gives for other parameters, in the precision that it was made in."""
@@ -80,84 +84,72 @@ class Call(NamedTuple):
                 signature.append(Tensor if isinstance(part, Tensor) else repr(part))
         return tuple(signature)
 
-    def takes_any(self, slots: Collection[Slot]) -> bool:
-        """Say whether some of its arguments are in these slots."""
-        return not {*slots}.isdisjoint(self.slots_taken)
 
-    def is_start_of(self, other: Call) -> bool:
-        """Say whether it is another one's call with what no data are in, in the place of data.
+class Survey(TorchFunctionMode):
+    """A number for what each function of a pass gives, by which two passes can be compared."""
 
-        As U h with the zeros, or the parameters, that a state begins with.
-        """
-        own, theirs = self.signature, other.signature
-        if self.layout is not None or len(own) != len(theirs):
-            return False
-        for a, b in zip(own, theirs, strict=True):
-            is_slot_for_data = b is Tensor and isinstance(a, Slot)
-            if a != b and not is_slot_for_data:
-                return False
-        return True
+    def __init__(self) -> None:
+        """Begin with no calls."""
+        super().__init__()
+        self.names: list[str] = []
+        self.prints: list[float] = []
+
+    def __torch_function__(
+        self, function: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run a function, and note what it gives."""
+        named = kwargs or {}
+        opened = _opened(function, args)
+        if opened is not None:
+            with self:
+                return opened(*args, **named)
+        name = getattr(function, "__name__", "")
+        is_operator = type(function).__module__.startswith("torch._higher_order_ops")
+        require("model", f"{name}()", not (is_operator and name in _OPERATORS), CONDITIONS)
+        given = function(*args, **named)
+        self.names.append(name)
+        total = 0.0
+        for part in tensors_in(given):
+            total += _fingerprint(part)
+        self.prints.append(total)
+        return given
+
+    def moved_by(self, other: Survey) -> set[int]:
+        """Return the numbers of the functions that gave something else in another pass."""
+        require("model", "other operations for other data", self.names == other.names, UNIFORM)
+        pairs = zip(self.prints, other.prints, strict=True)
+        return {number for number, (one, two) in enumerate(pairs) if one != two}
+
+    @property
+    def has_transforms(self) -> bool:
+        """Whether a Fourier transform is taken, which spreads rounding over all steps."""
+        return any(name.startswith("fft_") for name in self.names)
 
 
-class Join(NamedTuple):
-    """A function that made something of a use's value and of other data, as the first one."""
-
-    number: int  # of the function, among all that were called
-    function: Any
-    layout: Layout  # of what it made
-    is_use: bool  # whether it took parameters itself, as the next call of a cell does
-
-
-@dataclass
-class Plan:
-    """What trial passes found: of each call that takes parameters where its values belong.
-
-    `with_data` has the same of uses, by the number of the function among all that were called.
-    `joins` has the uses whose values are joined with other data: the number of the function, and of
-    its argument, is in `data`. Functions that gave now more, now fewer rows in trials are `uneven`,
-    and join nothing.
-    """
-
-    layouts: list[Layout | None] = field(default_factory=list)
-    joins: dict[int, Join] = field(default_factory=dict)
-    with_data: dict[int, Layout] = field(default_factory=dict)
-    data: set[tuple[int, int]] = field(default_factory=set)  # that functions join with uses
-    uneven: set[int] = field(default_factory=set)
-
-    def add(self, other: Plan) -> bool:
-        """Add what another trial found, which began with this plan; say if there are more uses."""
-        has_more = self.with_data.keys() != other.with_data.keys()
-        joins = {} if has_more else self.joins  # which go by the numbers of uses
-        self.uneven |= other.uneven
-        for use, join in other.joins.items():
-            if use not in joins or join.number < joins[use].number:
-                joins[use] = join
-        for use, join in [*joins.items()]:
-            if join.number in self.uneven:
-                del joins[use]
-        self.joins = joins
-        self.layouts = other.layouts
-        self.with_data = other.with_data
-        self.data |= other.data
-        return has_more
+def _fingerprint(part: Tensor) -> float:
+    """Return a number that is another one for other entries, or for these in another order."""
+    part = part.detach()
+    if part.layout is not torch.strided or part.is_meta:
+        return 0.0
+    if part.is_complex():
+        part = torch.view_as_real(part.resolve_conj())
+    flat = part.flatten().to(torch.float64).nan_to_num()
+    weights = torch.arange(1, len(flat) + 1, dtype=torch.float64, device=flat.device).cos()
+    return float(flat @ weights)
 
 
 class Tape(TorchFunctionMode):
     """The calls of a pass that take parameters, in order, and the values that they give.
 
-    Without a plan the pass is a trial of the sequences of `trials.PATTERN`, which makes one. With a
-    plan it takes any sequences, and `fits` says whether the calls were those of the trial. What
-    other trials have found may be given to a trial by `others`: a gate may be closed in it.
+    `moved` has the numbers of the functions whose value data move, as a `Survey` found them; the
+    tape then makes a plan, which says of each call that takes parameters if it is a use. A pass on
+    other data is taped by that plan.
     """
 
     def __init__(
-        self,
-        parameters: Sequence[Tensor],
-        plan: Plan | None = None,
-        watch: bool = False,
-        others: Plan | None = None,
+        self, parameters: Sequence[Tensor], plan: list[tuple[str, bool]], moved: set[int] | None
     ) -> None:
-        """Record one pass; with `watch` also what first joins each use with other data."""
+        """Record one pass, by a plan or to make one."""
         super().__init__()
         self.calls: list[Call] = []
         self.made: list[list[Tensor]] = []  # of each use
@@ -168,60 +160,20 @@ class Tape(TorchFunctionMode):
             self.slots[id(part)] = Slot(place)
             self.origins.append([place])
         self.known: dict[Any, list[Slot]] = {}  # steps on the way that were taken before
-        self.unfollowed: set[int] = set()  # parameters used where no gradient is followed
-        self.is_trial = plan is None
-        self.plan = plan or Plan()
-        self.others = others or Plan()
-        self.open: set[int] = set()  # functions of a trial that made something of data
-        self.n_placed = 0  # calls whose place is known
+        self.plan = plan
+        self.moved = moved
         self.n_functions = 0
-        self.joined: dict[int, Tensor] = {}  # of uses, what is first made of them and others
-        self.alone: dict[int, set[int]] = {}  # uses that a tensor is made of alone, in a trial
-        self.watched: dict[int, list[int]] = {}  # uses that a function joins with other data
-        if watch:
-            for use, join in self.plan.joins.items():
-                self.watched.setdefault(join.number, []).append(use)
-
-    @property
-    def fits(self) -> bool:
-        """Whether the pass made as many calls as its plan has, and found all joins, if watched."""
-        has_joins = not self.watched or self.joined.keys() == self.plan.joins.keys()
-        return has_joins and self.n_placed == len(self.plan.layouts)
+        self.n_planned = 0
 
     @property
     def uses(self) -> list[Call]:
         """The calls that made values of the sequences."""
         return [call for call in self.calls if call.is_use]
 
-    @property
-    def starts(self) -> list[Call]:
-        """The calls that no data are in: steps on the way to a use."""
-        return [call for call in self.calls if not call.is_use]
-
-    def uneven_call(self, count: int) -> Call | None:
-        """Return a use whose value is not of so many sequences, or what it is joined to is not."""
-        for use, (call, made) in enumerate(zip(self.uses, self.made, strict=True)):
-            assert call.layout is not None
-            if not call.layout.holds(made[0], count):
-                return call
-            joined = self.joined.get(use)
-            if joined is not None and not self.plan.joins[use].layout.holds(joined, count):
-                return call
-        return None
-
-    @property
-    def may_lack_data(self) -> bool:
-        """Whether a call took real numbers that were no data, as zeros behind a closed gate."""
-        return any(_has_reals(call.leaves) for call in self.starts)
-
     def sources(self, call: Call) -> list[int]:
         """Return the places of the parameters that a call takes."""
-        return self._origins_of(call.slots_taken)
-
-    def _origins_of(self, slots: Iterable[Slot]) -> list[int]:
-        """Return the places of the parameters in what is in some slots."""
         places: set[int] = set()
-        for slot in slots:
+        for slot in call.slots_taken:
             places.update(self.origins[slot])
         return sorted(places)
 
@@ -242,28 +194,20 @@ class Tape(TorchFunctionMode):
     ) -> Any:
         """Run a call of any of PyTorch's functions, and record it if it takes parameters."""
         named = kwargs or {}
-        if function is functional.multi_head_attention_forward:
+        opened = _opened(function, args)
+        if opened is not None:
             with self:
-                return _seen_through(function)(*args, **named)
-        self.n_functions += 1
+                return opened(*args, **named)
         number = self.n_functions
+        self.n_functions += 1
         leaves = trees.tree_leaves((args, named))
-        takes_parameters = not self.slots.keys().isdisjoint(map(id, leaves))
-        name = getattr(function, "__name__", "")
-        if takes_parameters and name in _SCANS:
-            with self:
-                return _unrolled(name, *args)
-        if takes_parameters:
-            given = self._record(*_recordable(function, args, named))
-        else:
-            given = function(*args, **named)
-        if self.is_trial:
-            self._follow(leaves, given, number, function, takes_parameters)
-        elif number in self.watched:
-            self._note_join(given, number, function)
-        return given
+        if self.slots.keys().isdisjoint(map(id, leaves)):
+            return function(*args, **named)
+        return self._record(*_recordable(function, args, named), number)
 
-    def _record(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _record(
+        self, function: Any, args: tuple[Any, ...], named: dict[str, Any], number: int
+    ) -> Any:
         """Run a function of parameters, and note it as a use or as a step on the way."""
         leaves, spec = trees.tree_flatten((args, named))
         made = function(*args, **named)
@@ -277,47 +221,34 @@ class Tape(TorchFunctionMode):
             if getattr(part, "requires_grad", False):
                 outputs.append(place)
         if not outputs:
-            if not torch.is_grad_enabled() and _has_reals(given):
-                slots = [part for part in held if isinstance(part, Slot)]
-                self.unfollowed.update(self._origins_of(slots))
-            return made  # else it is a shape, say
-        layout = self._layout_of(given[outputs[0]])
-        call = Call(function, held, spec, outputs, layout, _autocasts_now(), [])
-        if call.is_use:
+            return made  # a shape, say, or what no gradient is followed in
+        name = getattr(function, "__name__", "")
+        is_use = self._is_use(name, number)
+        call = Call(function, held, spec, outputs, _autocasts_now(), is_use, [])
+        if is_use:
             return self._note_use(call, made)
         self._note_step(call, leaves, given)
         return made
 
-    def _layout_of(self, value: Tensor) -> Layout | None:
-        """Find where a value has its sequences, in a trial; later this is known."""
-        if self.is_trial:
-            number = self.n_functions
-            layout = Layout.of(value)
-            if layout is not None:
-                self.open.add(number)
-            layout = layout or self.others.with_data.get(number)
-            if layout is not None:
-                self.plan.with_data[number] = layout
-            self.plan.layouts.append(layout)
-        elif self.n_placed >= len(self.plan.layouts):
-            self.n_placed += 1  # one call too many
-            return None
-        self.n_placed += 1
-        return self.plan.layouts[self.n_placed - 1]
+    def _is_use(self, name: str, number: int) -> bool:
+        """Say whether data move what a function of parameters gives."""
+        if self.moved is not None:
+            self.plan.append((name, number in self.moved))
+            return number in self.moved
+        place = self.n_planned
+        self.n_planned += 1
+        fits = place < len(self.plan) and self.plan[place][0] == name
+        require("model", f"{name}() of a parameter for some data alone", fits, UNIFORM)
+        return self.plan[place][1]
 
     def _note_use(self, call: Call, made: Any) -> Any:
         """Keep a use and its values; return what the model goes on with."""
         if len(call.outputs) > 1:  # h, which may be made of c: copies are not made of one another
             made = trees.tree_map_only(Tensor, Tensor.clone, made)
         values = trees.tree_leaves(made)
-        use = len(self.made)
         self.calls.append(call)
         self.made.append([values[place] for place in call.outputs])
-        shown = trees.tree_map_only(Tensor, Tensor.clone, made)  # which may be written to
-        if self.is_trial:
-            for part in trees.tree_leaves(shown):
-                self.alone[id(part)] = {use}
-        return shown
+        return trees.tree_map_only(Tensor, Tensor.clone, made)  # which may be written to
 
     def _note_step(self, call: Call, leaves: list[Any], given: list[Any]) -> None:
         """Keep a step on the way from parameters to a use, once if a loop takes it anew."""
@@ -337,56 +268,10 @@ class Tape(TorchFunctionMode):
         for part, slot in zip(carried, slots, strict=True):
             self.slots[id(part)] = slot
 
-    def _follow(
-        self, leaves: list[Any], given: Any, number: int, function: Any, is_use: bool
-    ) -> None:
-        """Note in a trial pass what a function makes of uses.
 
-        With ``q = query(h)``, all of ``relu(q)`` is made of that use alone. ``q + k``, of another
-        use, and ``q * x``, of data, join it with something else.
-        """
-        tensors = tensors_in(leaves)
-        uses: set[int] = set()
-        for part in tensors:
-            uses |= self.alone.get(id(part), set())
-        if not uses:
-            return
-        is_joined = False
-        for place, part in enumerate(tensors):
-            if id(part) in self.alone:
-                is_joined |= self.alone[id(part)] != uses
-                continue
-            if Layout.of(part) is not None:
-                self.plan.data.add((number, place))
-            is_joined |= (number, place) in self.plan.data | self.others.data
-        results = tensors_in(given)
-        self.kept += results + tensors
-        if not is_joined:
-            for part in results:
-                self.alone[id(part)] = self.alone.get(id(part), set()) | uses
-            return
-        for part in results:  # of what is written in place, the same tensor
-            self.alone.pop(id(part), None)
-        layout = Layout.of(results[0]) if results else None
-        for use in uses:
-            known = self.others.joins.get(use)
-            if known is not None and known.number == number:
-                if known.layout.holds(results[0], len(PATTERN)):
-                    self.plan.joins.setdefault(use, known)
-                else:
-                    self.plan.uneven.add(number)
-            elif layout is not None:
-                self.plan.joins.setdefault(use, Join(number, function, layout, is_use))
-
-    def _note_join(self, given: Any, number: int, function: Any) -> None:
-        """Keep what a function made of uses and of other data, if it is that of the trial."""
-        uses = self.watched[number]
-        if function != self.plan.joins[uses[0]].function:
-            return
-        for part in trees.tree_leaves(given):
-            if isinstance(part, Tensor):
-                self.joined.update(dict.fromkeys(uses, part))
-                return
+def tensors_in(given: Any) -> list[Any]:
+    """Return the tensors in what a function takes or gives."""
+    return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
 
 
 def _autocasts_now() -> list[tuple[str, torch.dtype]]:
@@ -396,11 +281,6 @@ def _autocasts_now() -> list[tuple[str, torch.dtype]]:
         if torch.is_autocast_enabled(device):
             found.append((device, torch.get_autocast_dtype(device)))
     return found
-
-
-def _has_reals(parts: Iterable[Any]) -> bool:
-    """Say whether there are real numbers in some tensor."""
-    return any(part.is_floating_point() for part in tensors_in([*parts]))
 
 
 def _recordable(
@@ -429,21 +309,23 @@ def _recordable(
     bound = inspect.signature(function).bind(*args, **named)
     bound.apply_defaults()
     given = bound.arguments
-    require(
-        "max_norm",
-        given["max_norm"],
-        given["max_norm"] is None,
-        "None: it writes to the weights in a forward pass. Scale them once, and leave it out",
-    )
-    by_count = given["scale_grad_by_freq"]
-    require(
-        "scale_grad_by_freq",
-        by_count,
-        not by_count,
-        "False: it weighs gradients of a sequence by what others hold",
-    )
+    for option, wanted, words in (
+        ("max_norm", None, "it writes to the weights in a forward pass. Scale them once"),
+        ("scale_grad_by_freq", False, "it weighs gradients of a sequence by what others hold"),
+    ):
+        require(option, given[option], given[option] == wanted, f"{wanted}: {words}")
     given["sparse"] = False
     return function, bound.args, bound.kwargs
+
+
+def _opened(function: Any, args: Iterable[Any]) -> Any:
+    """Return a function whose inner calls are seen, where PyTorch hides them; else None."""
+    if function is functional.multi_head_attention_forward:
+        return _seen_through(function)
+    name = getattr(function, "__name__", "")
+    if name not in _SCANS:
+        return None
+    return lambda *given: _unrolled(name, *given)
 
 
 def _seen_through(function: Any) -> Any:
@@ -461,9 +343,8 @@ def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> t
         f"inputs of {name}()",
         "packed",
         not is_packed,
-        "sequences that are padded and not packed: leave out pack_padded_sequence, and read each "
-        "sequence at its last real step, as by out[torch.arange(len(out)), lengths - 1] in place "
-        "of h_n[-1]",
+        "sequences that are padded and not packed: leave out pack_padded_sequence, pad on the "
+        "left, and read all sequences at the last step",
     )
     state, weights = second, third
     _, n_layers, _, _, bidirectional, batch_first = options

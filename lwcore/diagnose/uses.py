@@ -1,58 +1,44 @@
 """Reads any causal model by the uses of its parameters: what they did ℓ steps before the loss.
 
-With a loss E_t at step t, the part of lag ℓ is ``(∂E_t/∂z_k) ∂z_k/∂θ``, summed over all rows z_k of
-values with the time k = t − ℓ. `lwcore.diagnose.sites` says what uses, values, rows and times are.
-All lags together are the gradient. In the example of two layers of attention there, the part of
-``layers[0].key`` at lag ℓ is autograd's gradient in row t − ℓ of its value, carried on into the
-parameters by making the call again (`Replay`).
+A *use* is one call of a function of PyTorch that takes parameters and data, and a *row* of what it
+gives is all that has one time (`lwcore.diagnose.exchange`): of keys (B, T, H) in attention row k
+has the time k, and of T calls of a cell each is a row. Uses of one function with the same
+parameters are a `Site`, with N rows. With the loss E_t of predictions that have the time t, the
+part of lag ℓ is ``(∂E_t/∂z_k) ∂z_k/∂θ``, summed over all rows z_k with the time k = t − ℓ.
+
+All lags together are the gradient, but for what has no time. Rows that no step reaches, as of
+learned tokens, have no lag; parameters that are used on these alone, or at one early step alone,
+are left out by name.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lwcore.ambient import in_double
-from lwcore.diagnose.adapter import Adapter, Bands
-from lwcore.diagnose.ends import UNMOVED
-from lwcore.diagnose.reached import Reached
-from lwcore.diagnose.replay import Replay
-from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
-from lwcore.diagnose.tape import Call, Plan, Tape
-from lwcore.diagnose.tensors import ZEROS, dense, few, first_line, followed, in_reals, n_numbers
-from lwcore.diagnose.times import Evidence, Sightings
-from lwcore.diagnose.trials import Layout
-from lwcore.signatures import ArgumentError, Lags, checked, require
+from lwcore.ambient import in_double, placed
+from lwcore.diagnose.contract import Rows, few, first_line
+from lwcore.diagnose.exchange import Layout, Owners, Steps, of_rows, row_axes
+from lwcore.diagnose.passes import TURN_OFF, ZEROS, Objective, Passes
+from lwcore.diagnose.route import Bands, Route, dense, followed, in_reals
+from lwcore.diagnose.tape import UNIFORM, Call, Tape
+from lwcore.signatures import require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
-# Relative errors of what must be equal or zero, by the type of numbers; None is any coarser one.
-_EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}
-# Trials in which calls are sought that take data, where one may have taken none in the first, and
-# those in which each must have taken data, if it did not in all.
-_TRIALS, _OPEN = 40, 10
-_READ_OUT = 2  # end points of each sequence at which it is tried where it is read out
+# Relative errors of what must be equal or zero, by the type of numbers; others are coarser.
+_EXACT = {torch.float64: 1e-10, torch.float32: 1e-6}
+_COARSE = 0.01
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
+_RARE = 0.02  # share of sequences that a later step may reach
+_UNEVEN = 0.05  # share of sequences that may be read out earlier than others
 
-# what must hold, in the words of a refusal
-_SAME_CALLS = (
-    "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
-    "Is a loop as long as the longest of them? Loop over all steps of the inputs, and keep the "
-    "state behind an end by torch.where. Are steps sent to layers by index? Then "
-    f"{LEAVE_OUT}"
-)
-_GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
-_FOLLOWED = (
-    "parameters that are not run under torch.no_grad() (for a burn-in, detach the state behind "
-    "it), in a checkpoint with use_reentrant=True (turn checkpoints off to measure), or in a "
-    f"function of your own; else {LEAVE_OUT}"
-)
 _SEEN = (
     "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
     "function or one of your own (write a loop in its place)"
@@ -63,27 +49,113 @@ _UNCHANGED = (
 )
 _NOT_LATER = (
     "one where none is. Is the parameter put behind data (add_bias_kv), or used for all steps at "
-    f"once, as by a Fourier transform? Then {LEAVE_OUT}. If it is below 1e-4, it may be rounding: "
-    "try model.double()"
+    "once, as by a Fourier transform? If it is below 1e-4, it may be rounding: try model.double()"
 )
-_NORMALISED = (
-    "Of this one the values of all steps move with the last input: are inputs normalised over the "
-    "window, or is its last value subtracted? Do so in the data. Does it reverse or sort steps? "
-    "Give them in the order of time, the newest last"
-)
-_READ_EARLIER = (
+_SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
-    "or a flag? Then give the predictions of all steps and leave some out in the loss, pad on the "
-    "left, or pad with one step that is always the same. Is it a maximum over steps? Take "
-    "torch.logsumexp in its place to measure. If all predictions are made at the last step even "
-    "so, say horizon=True"
+    "or a flag? Then give the predictions of all steps and leave some out in the loss, or pad on "
+    "the left. Is it a maximum over steps? Take torch.logsumexp in its place to measure"
 )
 _AT_ONCE = (
-    "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
-    "convolution does, whose kernel looks back within lag 0), is detached, what looks back is not "
-    "learned (a reservoir in buffers: make these parameters to measure them), or axis 1 of the "
-    "inputs is no time (for channels first, (B, C, T): time_axis=2)"
+    "one that uses parameters before the step of a prediction. Nothing can be told by lags where a "
+    "window is taken at once (as by an MLP, or by one convolution, whose kernel looks back within "
+    "lag 0), normalised by its last step, or reversed (give steps in order of time), where what "
+    "looks back is detached or not learned (a reservoir in buffers: make these parameters), or "
+    "where the axis is no time (for channels first, (B, C, T): time_axis=2)"
 )
+
+
+class Site(NamedTuple):
+    """The uses of one function with the same parameters: N rows, and the time of each."""
+
+    name: str
+    addresses: list[tuple[int, int]]  # of values: the use, and which of its outputs
+    layout: Layout
+    shape: tuple[int, ...]  # of all values together, without sequences: (calls, …)
+    call: Call  # one of them
+    axes: tuple[int, ...]  # of the shape, along which rows are
+    times: Steps  # of the rows; −1: reached by no step, no lag
+
+    def stacked(self, made: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Return its values, (B, calls, …), among all that the uses of a pass have made."""
+        parts = [self.layout.front(made[use][output]) for use, output in self.addresses]
+        return torch.stack(parts, 1) if len(parts) > 1 else parts[0].unsqueeze(1)
+
+    def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
+        """Return its rows from what all uses have made, or from gradients in that."""
+        values = self.stacked(made)
+        axes = [axis + 1 for axis in self.axes]  # behind that of sequences
+        values = in_reals(values.movedim(axes, [*range(1, len(axes) + 1)]))
+        n_rows = prod(self.shape[axis] for axis in self.axes)
+        return values.reshape(len(values), n_rows, -1)
+
+    def in_band(self, band: Sequence[int], end: Tensor) -> Tensor:
+        """Say which rows, (B, N), were used by a lag of a band before their end point, (B,).
+
+        A band goes from its first lag to its last.
+        """
+        times = torch.from_numpy(self.times)
+        lags = end[:, None] - times
+        return (lags >= band[0]) & (lags <= band[-1]) & (times >= 0)
+
+
+class Replay:
+    """The values at all sites as a function of the parameters, whose derivative is J."""
+
+    def __init__(self, parameters: Iterable[Tensor], tape: Tape, sites: Sequence[Site]) -> None:
+        """Make the calls again with copies of the parameters."""
+        self.theta = []  # copies of the parameters, complex ones as pairs of real numbers
+        copies = []
+        for parameter in parameters:
+            reals = in_reals(parameter.detach()).clone().requires_grad_()
+            self.theta.append(reals)
+            copies.append(torch.view_as_complex(reals) if parameter.is_complex() else reals)
+        with torch.enable_grad():
+            made = tape.replay(copies)
+            self.values = [site.series(made) for site in sites]
+
+    def vjp(self, cotangents: Sequence[Tensor]) -> Float[Tensor, " P"]:
+        """Return the gradient Jᵀu in all parameters, as one vector, from gradients u in the values.
+
+        Values with no gradient are left out, which saves their way back.
+        """
+        values = []
+        pulls = []
+        for value, cotangent in zip(self.values, cotangents, strict=True):
+            if bool(cotangent.any()):
+                values.append(value)
+                pulls.append(cotangent)
+        if not values:
+            n_parameters = sum(part.numel() for part in self.theta)
+            return torch.zeros(n_parameters, dtype=torch.float64)
+        gradients = torch.autograd.grad(values, self.theta, pulls, retain_graph=True, **ZEROS)
+        return torch.cat([in_double(dense(part)).cpu().flatten() for part in gradients])
+
+    @cached_property
+    def _backward(self) -> tuple[list[Tensor], Sequence[Tensor]]:
+        """Some u, and Jᵀu as what autograd can differentiate in u; it is linear, and u is zero."""
+        u = [torch.zeros_like(value, requires_grad=True) for value in self.values]
+        with torch.enable_grad():
+            pulled = torch.autograd.grad(self.values, self.theta, u, create_graph=True, **ZEROS)
+        return u, pulled
+
+    def jvp(self, direction: Float[Tensor, " P"]) -> Sequence[Tensor]:
+        """Return J w, how all values change as the parameters go in a direction w.
+
+        By two reverse passes, since not all of PyTorch's functions have a forward mode: ``w · Jᵀu``
+        is a number, and its gradient in u is J w.
+        """
+        u, pulled = self._backward
+        gradients = []
+        weights = []
+        sizes = [part.numel() for part in self.theta]
+        for gradient, part, w in zip(pulled, self.theta, direction.split(sizes), strict=True):
+            if gradient.requires_grad:  # else no value depends on this parameter
+                gradients.append(gradient)
+                weights.append(placed(w, part.device, part.dtype).reshape(part.shape))
+        if not gradients:
+            return [torch.zeros_like(value) for value in self.values]
+        return torch.autograd.grad(gradients, u, weights, retain_graph=True, **ZEROS)
 
 
 class _EndPoints(NamedTuple):
@@ -99,15 +171,14 @@ class _Reading(NamedTuple):
     uses: Uses
     tape: Tape
     predictions: Tensor  # (B, K)
-    loss_gradients: Tensor  # of each sequence's own loss in its predictions
-    n_padding: Tensor  # steps of padding at the end of each sequence, (B,)
+    pulls: Tensor  # gradients of each sequence's own loss in its predictions
 
     @property
     def end_steps(self) -> list[int]:
         """The steps at which predictions with a loss are made."""
-        has_loss = self.loss_gradients.ne(0).any(0).cpu()
-        made = {*self.uses.ends[has_loss].tolist()}
-        return sorted(made - {-1})  # what no input moves has no step
+        has_loss = self.pulls.ne(0).any(0).cpu()
+        made = {*self.uses.passes.ends[has_loss].tolist()}
+        return sorted(made - {-1})  # what no input reaches has no step
 
     @property
     def first(self) -> int:
@@ -116,62 +187,40 @@ class _Reading(NamedTuple):
 
     def value_gradients(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
         """Return ∂E/∂z at each site, of losses with a weight for each prediction."""
-        pulls = self.loss_gradients if weights is None else weights * self.loss_gradients
+        pulls = self.pulls if weights is None else weights * self.pulls
         values: list[Tensor] = []
         for made in self.tape.made:
             values += made
-        gradients = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
-        by_use = []
-        start = 0
-        for made in self.tape.made:
-            of_use = gradients[start : start + len(made)]
-            by_use.append([dense(gradient) for gradient in of_use])
-            start += len(made)
+        try:
+            found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
+        except Exception as error:  # of a function of the reader's, or of PyTorch's for its kind
+            words = f"one whose gradient can be taken several times ({first_line(error)})"
+            require("model", self.uses.kind, False, f"{words}. {TURN_OFF}")
+            raise
+        gradients = iter(found)
+        by_use = [[dense(next(gradients)) for _ in made] for made in self.tape.made]
         return [site.series(by_use) for site in self.uses.sites]
 
     def weights_at(self, end: Tensor) -> Float[Tensor, "B K"]:
         """Return 1 for the predictions of each sequence that are made at its end, else 0."""
-        ends = self.uses.ends.to(self.loss_gradients.device)
-        own = end.to(self.loss_gradients.device)
-        return (ends[None] == own[:, None]).to(self.loss_gradients)
+        ends = self.uses.passes.ends.to(self.pulls.device)
+        own = end.to(self.pulls.device)
+        return (ends[None] == own[:, None]).to(self.pulls)
 
-    def end_points(self, most: int = ENDS) -> Iterator[_EndPoints]:
-        """Yield end points of all sequences, at the most so many, with the gradients of the loss.
+    def end_points(self) -> Iterator[_EndPoints]:
+        """Yield end points of all sequences, at the most `ENDS`, with the gradients of the loss.
 
         If there are no more, they are taken one by one. Else they are cut into strata, runs of
         neighbours. Of each stratum one is drawn for each sequence, and its loss is multiplied by
         the number of end points in the stratum. So the mean over all draws is the sum over all.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
-        for stratum in steps.tensor_split(min(most, len(steps))):
-            shape = (len(self.predictions),)
+        for stratum in steps.tensor_split(min(ENDS, len(steps))):
             generator = self.uses.generator
+            shape = (len(self.predictions),)
             draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
             end = stratum[draws]
-            gradients = self.value_gradients(self.weights_at(end) * len(stratum))
-            yield _EndPoints(self._end_of_real_steps(end, gradients), gradients)
-
-    def _end_of_real_steps(self, end: Tensor, gradients: list[Tensor]) -> Tensor:
-        """Return end points, moved to the last real step where a padded sequence is read out there.
-
-        A model may read out each sequence at its own last real step. In trials, which hold no
-        padding, that is the last step of all, and this is the end point that was measured. It is
-        moved if the gradient of a padded sequence reaches no value behind its last real step.
-        """
-        if not self.uses.moves_ends or not bool(self.n_padding.any()):
-            return end
-        reached = Reached.of(self.uses.sites, gradients, end, self.uses.shape[1])
-        return torch.where(self.is_padded_readout(reached, end), self.last_real, end)
-
-    @property
-    def last_real(self) -> Tensor:
-        """The last step of each sequence that is no padding, (B,)."""
-        return self.uses.shape[1] - 1 - self.n_padding.cpu()
-
-    def is_padded_readout(self, reached: Reached, end: Tensor) -> Tensor:
-        """Say which sequences' gradients reach real steps, (B,), and none of the padding behind."""
-        last = reached.last
-        return (last >= 0) & (last <= self.last_real) & (self.last_real < end)
+            yield _EndPoints(end, self.value_gradients(self.weights_at(end) * len(stratum)))
 
     def _rows(
         self, band: Sequence[int], end_points: Sequence[_EndPoints]
@@ -188,10 +237,6 @@ class _Reading(NamedTuple):
     def _replay(self) -> Replay:
         """Return the values as a function of the parameters."""
         return Replay(self.uses.chosen.values(), self.tape, self.uses.sites)
-
-    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
-        """Return each lag's part of the gradient, summed over sequences, as one vector."""
-        return self.band_vectors([[lag] for lag in lags])
 
     def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
         """Return each band's part of the gradient, summed over sequences, as one vector."""
@@ -235,30 +280,33 @@ class _Reading(NamedTuple):
         return torch.stack(numbers, 1)
 
 
-@checked
-@dataclass(eq=False)
-class Uses(Adapter):
-    """A causal model with its loss, whose parameters are followed to the steps of their use.
+class Uses(Route):
+    """A causal model with its loss, whose parameters are followed to the times of their use.
 
     Parameters are those named, by their names or those of modules, or all that are learned.
     """
 
-    parameters: Sequence[str] | None = None
+    route = "uses"
+    ends_drawn = ENDS
 
-    # made by `check`
-    plan: Plan = field(default_factory=Plan, init=False)  # of the calls in each pass
-    sites: list[Site] = field(default_factory=list, init=False)
-    moves_ends: bool = field(default=False, init=False)  # of padded sequences: see the check
-
-    tolerance = _EXACT
-
-    def __post_init__(self) -> None:
-        """Take the parameters, and a generator for the draws of end points."""
-        super().__post_init__()
+    def __init__(
+        self, passes: Passes, objective: Objective, parameters: Sequence[str] | None
+    ) -> None:
+        """Find all uses, and measure their times; refuse what cannot be taken apart."""
+        self.parameters = parameters
+        super().__init__(passes, objective)
+        self.kind = passes.name
         self.generator = torch.Generator("cpu").manual_seed(0)
+        self.exact = 1e-10
+        for part in self.chosen.values():
+            self.exact = max(self.exact, _EXACT.get(part.dtype.to_real(), _COARSE))
+        self._find_sites()
+        timeless = self._timeless()
+        if timeless:
+            self._leave_out(timeless)
 
     def _chosen(self) -> dict[str, Tensor]:
-        every: dict[str, Tensor] = dict(self.model.named_parameters())
+        every: dict[str, Tensor] = dict(self.passes.model.named_parameters())
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
@@ -275,163 +323,187 @@ class Uses(Adapter):
     def _named(self, name: str) -> set[int]:
         """Return the ids of the parameters of a name, their own or a module's, tied ones, too."""
         found = set()
-        for full_name, part in self.model.named_parameters(remove_duplicate=False):
+        for full_name, part in self.passes.model.named_parameters(remove_duplicate=False):
             if f"{full_name}.".startswith(f"{name}."):
                 found.add(id(part))
         return found
 
-    def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
+    def read(self, inputs: Rows, targets: Rows) -> _Reading:
         """Read a batch of sequences in one pass."""
-        tape, predictions = self._taped(inputs, self.plan)
-        loss_gradients = self.objective.gradients(predictions, targets)
-        n_padding = self.trials.padding_behind(inputs)
-        return _Reading(self, tape, predictions, loss_gradients, n_padding)
+        tape, predictions = self._taped(inputs)
+        return _Reading(self, tape, predictions, self.objective.gradients(predictions, targets))
 
-    def _taped(
-        self, inputs: Tensor, plan: Plan | None, watch: bool = False, others: Plan | None = None
-    ) -> tuple[Tape, Tensor]:
+    def _taped(self, inputs: Rows, moved: set[int] | None = None) -> tuple[Tape, Tensor]:
         """Run the model on sequences, with a tape of the calls that take parameters."""
-        tape = Tape(list(self.chosen.values()), plan, watch, others)
-        with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
-            predictions = self.predictions(inputs)
-        require("model", self.kind, tape.fits, _SAME_CALLS)
-        uneven = tape.uneven_call(len(inputs))
-        if uneven is not None:
-            told = f"{self._name_of(tape, uneven)}: makes more rows of some data than of other"
-            words = f"used on all steps, of which torch.where chooses, say. Else {LEAVE_OUT}"
-            require("parameters", told, False, words)
+        parameters = [*self.chosen.values()]
+        tape = Tape(parameters, self.plan, moved)
+        with followed(parameters), tape:
+            predictions = self.passes.predictions(inputs)
+        fits = moved is not None or tape.n_planned == len(self.plan)
+        require("model", f"{self.kind}, with fewer calls for some data", fits, UNIFORM)
         return tape, predictions
-
-    def check(self, inputs: Tensor, targets: Tensor) -> None:
-        """Refuse what cannot be taken apart: by name, and by how much it fails.
-
-        Times of all uses are measured. Of a few sequences it is tried that no prediction depends on
-        later uses, and that all uses make up the gradient of autograd.
-        """
-        super().check(inputs, targets)
-        trial = self._make_plan()
-        values = self._values_of(trial)
-        require("parameters", [*self.chosen], bool(values), _SEEN)
-        self.entries = max(self.entries, sum(prod(value.shape) for value in values))
-        self.limit_batch(self.entries)
-        self.sites = self._gathered(values).sites(trial.starts, self.shape[1])
-        tried = self.tried(inputs, targets)
-        reading = self.read(*tried)
-        self._check_additive(reading)
-        self.check_sum(*tried)
-        self._check_causal(reading)
-        if not self.end_at_each_step:  # there each prediction has a step of its own
-            self._check_where_read_out(inputs, targets)
-
-    def forget(self, inputs: Tensor, targets: Tensor) -> None:
-        """Take the loss as if nothing were learned, whose gradients must be as linear."""
-        super().forget(inputs, targets)
-        self._check_additive(self.read(*self.tried(inputs, targets)))
 
     # Where and when parameters are used
 
-    def _make_plan(self) -> Tape:
-        """Find the uses in trial passes, and refuse those that cannot be made again.
-
-        What is free of data in one trial, as behind a gate that is closed in it, is tried in more.
-        """
-        trial, predictions = self._taped(self.trials.patterned(), None)
-        self.plan = trial.plan
-        n_open = Counter(trial.open)
-        n_trials = _TRIALS if trial.may_lack_data else 1
-        is_gated = False
-        n_done = 1
-        while n_done < n_trials:
-            trial, predictions = self._taped(self.trials.patterned(), None, others=self.plan)
-            is_gated |= self.plan.add(trial.plan)
-            n_open.update(trial.open)
-            n_done += 1
-        if is_gated:
-            self._refuse_closed(trial, n_open)
+    def _find_sites(self) -> None:
+        """Find the uses, whose values are whose, and the times of these."""
+        self.plan: list[tuple[str, bool]] = []
+        moved, places = self.passes.moved
+        trial, predictions = self._taped(self.data.inputs[places], moved)
+        words = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
+        require("predictions", "without a gradient", predictions.requires_grad, words)
+        require("parameters", few([*self.chosen]), bool(trial.made), _SEEN)
         if any(call.autocasts for call in trial.calls):
-            self.exact = _EXACT[None]
-        require("predictions", "without a gradient", predictions.requires_grad, _GRADIENT)
-        unfollowed = self._names_of(sorted(trial.unfollowed))
-        require("parameters", ", ".join(unfollowed), not unfollowed, _FOLLOWED)
-        self._check_calls(trial)
-        return trial
+            self.exact = _COARSE
+        self.sites = self._grouped(trial)
+        self.limit_batch(max(self.passes.outputs.entries, sum(prod(s.shape) for s in self.sites)))
+        times = self.passes.exchange.times(self._stacked, self.passes.at_once)
+        firsts = []
+        for index, (site, own) in enumerate(zip(self.sites, times, strict=True)):
+            axes = tuple(sorted({0, *row_axes(own.last)}))
+            last = of_rows(own.last, axes)
+            self.sites[index] = site._replace(axes=axes, times=last)
+            never = -self.data.length
+            firsts.append(-of_rows(np.where(own.last < 0, never, -own.first), axes))
+        self._refuse_rare()
+        self.looks_back = self._looks_back(firsts)
 
-    def _refuse_closed(self, trial: Tape, n_open: Counter[int]) -> None:
-        """Refuse uses that have data in them in too few trials: others may be missed."""
-        for number, call in zip(self.plan.with_data, trial.uses, strict=True):
-            told = (
-                f"{self._name_of(trial, call)}: inputs get through to one of its calls in only "
-                f"{n_open[number]} of {_TRIALS} trials"
-            )
-            words = f"used on data in most steps: open the gate before it. Else {LEAVE_OUT}"
-            require("parameters", told, n_open[number] >= _OPEN, words)
+    def _stacked(self, inputs: Rows) -> list[Tensor]:
+        """Return the values at all sites."""
+        tape, _ = self._taped(inputs)
+        return [site.stacked(tape.made).detach() for site in self.sites]
+
+    def _grouped(self, trial: Tape) -> list[Site]:
+        """Return the sites, whose times are not measured yet."""
+
+        def run(inputs: Rows) -> list[Tensor]:
+            tape, _ = self._taped(inputs)
+            return [part for made in tape.made for part in made]
+
+        owners = iter(self.passes.exchange.owners(run))
+        groups: dict[Any, Site] = {}
+        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
+            name = self._name_of(trial, call)
+            for output, value in enumerate(made):
+                layout = self._layout_of(next(owners), name, call, trial)
+                shape = tuple(layout.front(value).shape[1:])
+                key = (*call.signature, output, layout, shape)
+                before = groups.get(key)
+                addresses = [*before.addresses] if before else []
+                addresses.append((use, output))
+                whole = (len(addresses), *shape)
+                groups[key] = Site(name, addresses, layout, whole, call, (), np.zeros(0, int))
+        return [*groups.values()]
+
+    def _layout_of(self, owners: Owners, name: str, call: Call, trial: Tape) -> Layout:
+        """Return where a value has its sequences; refuse one that has none, or mixes them."""
+        own = self._names_of(trial.sources(call))
+        told = f"{name}, which mixes sequences"
+        words = "used on each sequence by itself: is there a normalisation over the batch?"
+        require("parameters", told, not owners.mixes, self._without(words, own))
+        told = f"{name}, whose value has not the same rows of each sequence"
+        words = "used on all steps, of which torch.where chooses, say"
+        require("parameters", told, not owners.is_uneven, self._without(words, own))
+        told = f"{name}: inputs get through to one of its calls in few sequences"
+        words = "used on data in most sequences: open the gate before it"
+        require("parameters", told, owners.layout is not None, self._without(words, own))
+        assert owners.layout is not None
+        return owners.layout
+
+    def _refuse_rare(self) -> None:
+        """Refuse rows that a later step reaches in further sequences: their time is not known."""
+        by_entry = []
+        for site in self.sites:
+            others = tuple(axis for axis in range(len(site.shape)) if axis not in site.axes)
+            own = site.times.reshape([site.shape[axis] for axis in site.axes])
+            by_entry.append(np.broadcast_to(np.expand_dims(own, others), site.shape))
+        shares = self.passes.exchange.later(self._stacked, by_entry, self.passes.at_once)
+        for site, share in zip(self.sites, shares, strict=True):
+            told = f"{site.name}: in {share:.1%} of further sequences a later step reaches it"
+            words = "used on data in most steps: is there a gate that is mostly closed? Open it"
+            require("parameters", told, share <= _RARE, self._without(words, [site.name]))
+
+    def _looks_back(self, firsts: list[Steps]) -> bool:
+        """Say whether some row before the last step is made of several steps, as by a recurrence.
+
+        Where none is, steps are read one by one, and then all at once: they may be channels.
+        """
+        for site, first in zip(self.sites, firsts, strict=True):
+            is_inside = (site.times >= 0) & (site.times < self.data.length - 1)
+            if bool((first < site.times)[is_inside].any()):
+                return True
+        return False
+
+    def _timeless(self) -> list[str]:
+        """Return the parameters that are used on what no step reaches, or at one early step alone.
+
+        As on a category of the whole sequence, or as a first state that is learned.
+        """
+        times: dict[str, set[int]] = {}
+        for site in self.sites:
+            for name in site.name.partition(" of ")[2].split(", "):
+                times.setdefault(name, set()).update(site.times.tolist())
+        last = int(self.passes.ends.max())
+        found = []
+        for name in self.chosen:
+            own = times.get(name, set()) - {-1}
+            is_early = len(own) == 1 and max(own) < last
+            if name in times and (not own or is_early):
+                found.append(name)
+        return found
+
+    def _leave_out(self, names: list[str]) -> None:
+        """Take parameters out of those that are looked at, and say so."""
+        self.left_out += names
+        self.chosen = {name: part for name, part in self.chosen.items() if name not in names}
+        told = f"{few(names)}, and no other"
+        words = "some that are used at several steps: nothing can be told by lags of one"
+        require("parameters", told, bool(self.chosen), words)
+        self.caveats.append(
+            f"Left out: {few(names)}, used on no step of the inputs, or on one early step alone, "
+            "so that there is no lag."
+        )
+        self._find_sites()
 
     def _names_of(self, places: Sequence[int]) -> list[str]:
         """Return the names of parameters by their places."""
         names = [*self.chosen]
         return [names[place] for place in places]
 
-    def _values_of(self, trial: Tape) -> list[Value]:
-        """Return the values that all uses of a trial pass give for the sequences."""
-        values = []
-        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
-            name = self._name_of(trial, call)
-            for output, tensor in enumerate(made):
-                layout = Layout.of(tensor)
-                if layout is None and tensor.shape == made[0].shape:
-                    layout = call.layout  # as found in another trial
-                if layout is not None:
-                    shape = tuple(layout.front(tensor).shape[1:])
-                    values.append(Value(use, output, layout, shape, call, name))
-        return values
-
     def _name_of(self, tape: Tape, call: Call) -> str:
         """Return a function's name with those of the parameters that it takes."""
-        return f"{call.name}() of {few(self._names_of(tape.sources(call)))}"
+        return f"{call.name}() of {', '.join(self._names_of(tape.sources(call)))}"
 
-    def _check_calls(self, tape: Tape) -> None:
-        """Refuse functions that cannot be made again, or whose gradient has no derivative.
+    def _without(self, words: str, sites: Sequence[str]) -> str:
+        """Add to the words of a refusal the parameters that can be read without those of sites."""
+        names = {name for site in sites for name in site.rpartition(" of ")[2].split(", ")}
+        others = [name for name in self.chosen if name not in names]
+        if not others:
+            return words
+        return f"{words}. Else look at others alone: parameters={self._brief(others)}"
 
-        Of the uses of one function with the same parameters one is tried. Of steps on the way each
-        is made, for later calls take what they give.
-        """
-        parameters = [part.detach().requires_grad_() for part in self.chosen.values()]
-        values: list[Tensor] = [*parameters]
-        tried: set[Any] = set()
-        for call in tape.calls:
-            if call.is_use and call.signature in tried:
-                continue
-            tried.add(call.signature)
-            try:
-                with torch.enable_grad():
-                    given = call(values)
-                _differentiate_twice(given, parameters)
-            except RuntimeError as error:  # NotImplementedError is one
-                # PyTorch raises it where a function has no second derivative, or runs only once
-                words = f"repeated for other parameters ({first_line(error)}): {LEAVE_OUT}"
-                message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
-                raise ArgumentError(message) from error
-            if not call.is_use:
-                values += given
-
-    def _gathered(self, values: list[Value]) -> Gathered:
-        """Measure the steps that move each value, and those that move what it is joined to."""
-
-        def moving(inputs: Tensor) -> list[Tensor]:
-            tape, _ = self._taped(inputs, self.plan, watch=True)
-            found = [value.of(tape.made) for value in values]
-            for use, join in self.plan.joins.items():
-                found.append(join.layout.front(tape.joined[use]))
-            return found
-
-        def gather(found: list[Sightings]) -> Evidence:
-            return Gathered.of(values, self.plan, found).evidence
-
-        entries = 2 * self.entries  # of values, and of joins beside them
-        found = self.sightings(moving, entries, gather)
-        return Gathered.of(values, self.plan, found)
+    def _brief(self, names: list[str]) -> list[str]:
+        """Write parameters by their modules where all of a module's are among them."""
+        others = {name.partition(".")[0] for name in self.chosen if name not in names}
+        found = []
+        for name in names:
+            module = name.partition(".")[0]
+            found.append(name if module in others else module)
+        return list(dict.fromkeys(found))
 
     # What is refused
+
+    def check(self) -> None:
+        """Refuse what does not add up, and predictions that later uses reach."""
+        reading = self.read(*self.some())
+        self._check_additive(reading)
+        self.check_sums()
+        self._check_causal(reading)
+        self._check_readouts()
+
+    def check_linear(self) -> None:
+        """Refuse gradients that are not linear in the loss, where this became another one."""
+        self._check_additive(self.read(*self.some()))
 
     def _check_additive(self, reading: _Reading) -> None:
         """Refuse gradients that change on their way, by a hook say: they must be linear in E.
@@ -441,12 +513,11 @@ class Uses(Adapter):
         finds what clips.
         """
         whole = reading.value_gradients()
-        loss_gradients = reading.loss_gradients
-        share = torch.rand(loss_gradients.shape, generator=self.trials.generator)
-        share = share.to(loss_gradients)
+        generator = torch.Generator("cpu").manual_seed(1)
+        share = torch.rand(reading.pulls.shape, generator=generator).to(reading.pulls)
         of_share = reading.value_gradients(share)
         of_rest = reading.value_gradients(1 - share)
-        of_multiple = reading.value_gradients(torch.full_like(loss_gradients, _LARGE))
+        of_multiple = reading.value_gradients(torch.full_like(reading.pulls, _LARGE))
         sizes = [float(in_double(part).norm()) for part in whole]
         # rounding comes from all sites, so that it is held against the largest one
         largest = max(sizes, default=0.0)
@@ -470,112 +541,92 @@ class Uses(Adapter):
         Tried at a few end points, the first and the last among them, by gradients of the
         predictions themselves: that of a loss may be zero.
         """
-        steps = reading.end_steps or self.end_steps
+        steps = reading.end_steps or sorted({*self.passes.ends.tolist()} - {-1})
         every = max(1, len(steps) // 6)
-        of_predictions = reading._replace(loss_gradients=torch.ones_like(reading.loss_gradients))
+        of_predictions = reading._replace(pulls=torch.ones_like(reading.pulls))
         some_before = False
-        worst = (0.0, "", -1)  # share of the gradient, site and step
+        timeless = 0.0
+        late: dict[str, tuple[float, int]] = {}  # of a site, the share of the gradient and the step
         for step in sorted({steps[0], steps[-1], *steps[::every]}):
-            weights = reading.weights_at(torch.full((len(reading.predictions),), step))
-            # drawn, so that gradients of several predictions do not cancel
-            draws = torch.rand(weights.shape, generator=self.generator).to(weights)
-            whole = of_predictions.value_gradients(weights * (1 + draws))
+            whole = of_predictions.value_gradients(self._drawn_at(of_predictions, step))
             by_site = [in_double(part.abs()).sum((0, 2)).cpu().numpy() for part in whole]
             most = max(float(by_row.sum()) for by_row in by_site)
             for site, by_row in zip(self.sites, by_site, strict=True):
                 is_before = (site.times >= 0) & (site.times < step)
                 some_before |= bool((by_row[is_before] > 0).any())
-                late = float(by_row[site.times > step].sum())
-                if late > self.exact * most:  # else rounding, as where a site has a gradient of 0
-                    worst = max(worst, (late / float(by_row.sum()), site.name, step))
-        late, name, step = worst
-        told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
-        require("model", told, late <= self.exact, _NOT_LATER)
-        words = f"one that uses parameters before the step of a prediction. {self._why_at_once()}"
-        count = n_numbers(self.chosen.values())
+                behind = float(by_row[site.times > step].sum())
+                timeless = max(timeless, float(by_row[site.times < 0].sum()) / max(most, 1e-300))
+                if behind > self.exact * most:  # else rounding, as where a site has a gradient of 0
+                    found = behind / float(by_row.sum()), step
+                    late[site.name] = max(found, late.get(site.name, found))
+        if late:
+            name = max(late, key=lambda name: late[name])
+            share, step = late[name]
+            told = f"{name}: {share:.1g} of the gradient of step {step} is in values of later steps"
+            require("model", told, False, self._without(_NOT_LATER, [*late]))
+        count = sum(part.numel() for part in self.chosen.values())
         told = (
             f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
             "prediction alone (lag 0)"
         )
-        require("model", told, some_before, words)
-
-    def _check_where_read_out(self, inputs: Tensor, targets: Tensor) -> None:
-        """Measure whether padded sequences are read out before their padding; refuse others.
-
-        In each sequence as it is, steps behind the last one that the gradient reaches are counted.
-        More of them than in gaps between steps that are reached tell of a readout before the end.
-        In a few sequences, behind a ReLU or a maximum over steps, they may be a little more by
-        chance. What all sequences have alike is the model's own delay. Steps like padding that the
-        gradient leaves out between others may be events that did not happen: then those at the end
-        may be such, too.
-        """
-        drawn = self.generator.get_state()  # what is drawn here leaves later draws as they are
-        sequences, behind, padded = [], [], []
-        longest_gap = 0
-        skips_padding = False
-        for places in torch.arange(len(inputs)).split(self.at_once):
-            own = inputs[places.to(inputs.device)]
-            reading = self.read(own, targets[places.to(targets.device)])
-            is_like_padding = self.trials.like_padding(own).cpu()
-            for end, gradients in reading.end_points(_READ_OUT):
-                reached = Reached.of(self.sites, gradients, end, self.shape[1])
-                sequences.append(places)
-                behind.append(reached.behind(end))
-                padded.append(reading.is_padded_readout(reached, end))
-                longest_gap = max(longest_gap, reached.longest_gap())
-                skips_padding |= reached.leaves_out(is_like_padding)
-        self.generator.set_state(drawn)
-        n_behind = torch.cat(behind)
-        is_padded = torch.cat(padded)
-        if skips_padding:
-            is_padded[:] = False
-        self.moves_ends = bool(is_padded.any())
-        is_whole = (n_behind >= 0) & ~is_padded
-        delay = int(n_behind[is_whole].min()) if bool(is_whole.any()) else 0
-        is_early = is_whole & (n_behind > delay + longest_gap)
-        if int(is_early.sum()) < UNMOVED * len(n_behind):
-            by_chance = max(2 * longest_gap + 1, self.shape[1] // 10)
-            is_early &= n_behind > delay + by_chance
-        early = is_early.nonzero()[:, 0]
-        places = torch.cat(sequences)[early]
-        told = (
-            f"{self.kind}: in {len(places.unique())} of {len(inputs)} sequences a prediction uses "
-            f"nothing of the last steps ({n_behind[early][:1].tolist()} in sequence "
-            f"{places[:1].tolist()})"
-        )
-        require("model", told, self.horizon or not len(early), _READ_EARLIER)
-
-    def _why_at_once(self) -> str:
-        """Say why all that carries a gradient is likely used at the step of the prediction."""
-        length = self.shape[1]
-        for site in self.sites:
-            of_all_steps = length in site.values[0].shape[:-1]  # features are behind
-            is_last = bool((site.times == length - 1).all())
-            if is_last and (of_all_steps or len(site.times) == length):
-                return _NORMALISED
+        words = _AT_ONCE
         if self.without_gradient:
-            return (
-                f"Of this one no gradient reaches {few(self.without_gradient)}: is it detached on "
-                "its way, by NumPy, or by an argmax?"
-            )
-        frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
+            words += f". No gradient reaches {few(self.without_gradient)}"
+        frozen = [n for n, part in self.passes.model.named_parameters() if not part.requires_grad]
         if frozen and self.parameters is None:
-            return f"Of this one {few(frozen)} are frozen: name them in `parameters`"
-        return _AT_ONCE
+            words += f". {few(frozen)} are frozen: name them in `parameters`"
+        require("model", told, some_before, words)
+        if timeless > self.exact:
+            self.caveats.append(
+                "Some values are reached by no step of the inputs, as of learned tokens or of "
+                "padding: their part of the gradient has no lag."
+            )
 
+    def _drawn_at(self, reading: _Reading, step: int) -> Float[Tensor, "B K"]:
+        """Return weights of a step's predictions, drawn so that gradients do not cancel."""
+        weights = reading.weights_at(torch.full((len(reading.predictions),), step))
+        generator = torch.Generator("cpu").manual_seed(2)
+        return weights * (1 + torch.rand(weights.shape, generator=generator).to(weights))
 
-def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
-    """Differentiate the gradient of what a call gives, which fails where PyTorch has no rule."""
-    moved = []
-    pulls = []
-    for part in given:
-        if part.requires_grad:
-            moved.append(part)
-            pulls.append(torch.ones_like(part, requires_grad=True))
-    found = torch.autograd.grad(moved, parameters, pulls, create_graph=True, **ZEROS)
-    total: Any = 0
-    for part in found:
-        if part.requires_grad:
-            total = total + in_reals(part).sum()
-    if isinstance(total, Tensor):
-        torch.autograd.grad(total, pulls, allow_unused=True)
+    def _check_readouts(self) -> None:
+        """Refuse sequences that are read out at other steps, as padded ones at their last real one.
+
+        A prediction of the last step is followed back to the latest row that it is made of, at
+        sites with rows of several times. It must be as late in nearly all sequences.
+        """
+        step = int(self.passes.ends.max())
+        several = [index for index, s in enumerate(self.sites) if len({*s.times} - {-1}) > 1]
+        latest = []
+        for places in torch.arange(self.data.count).split(self.at_once):
+            inputs = self.data.inputs[places]
+            tape, predictions = self._taped(inputs)
+            reading = _Reading(self, tape, predictions, torch.ones_like(predictions))
+            whole = reading.value_gradients(self._drawn_at(reading, step))
+            last = np.full(len(predictions), -1)
+            for index in several:
+                is_reached = whole[index].ne(0).any(2).cpu().numpy()
+                own = np.where(is_reached, self.sites[index].times[None], -1).max(1)
+                last = np.maximum(last, own)
+            latest.append(last)
+        last = np.concatenate(latest)
+        is_early = last < last.max()
+        told = (
+            f"{self.kind}: in {int(is_early.sum())} of {len(last)} sequences a prediction of step "
+            f"{step} is made of nothing behind step {last.min()}"
+        )
+        require("model", told, is_early.mean() <= _UNEVEN, _SAME_END)
+
+    @property
+    def kernels(self) -> list[str]:
+        """Parameters of convolutions over steps, whose kernels look back within a lag."""
+        found: list[str] = []
+        for site in self.sites:
+            function, _, names = site.name.partition("() of ")
+            runs_over_steps = len(site.shape) - 1 in site.axes  # behind the channels
+            if function != "conv1d" or not runs_over_steps:
+                continue
+            for name in names.split(", "):
+                part = self.chosen.get(name)
+                if part is not None and part.ndim > 1 and part.shape[-1] > 1:  # no bias
+                    found.append(name)
+        return list(dict.fromkeys(found))

@@ -16,8 +16,7 @@ from lwcore.signatures import Count, checked
 LEAST = 1.0  # sequence, that any lag needs
 MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
 MOST_ROWS = 16  # of a table
-MOST_STRETCHES = 4  # of lags that are written out in a sentence
-_IN_A_LINE = 2  # and in a line of the table
+_MOST_STRETCHES = 4  # of lags that are written out
 
 
 class Verdict(StrEnum):
@@ -26,7 +25,7 @@ class Verdict(StrEnum):
     ENOUGH = "yes"
     LIKELY = "likely"
     TOO_FEW = "not enough"
-    UNCLEAR = "cannot be told"
+    UNKNOWN = "unknown, read more"
     NO_SIGNAL = "none detected"
     NO_GRADIENT = "no gradient there"
 
@@ -36,7 +35,7 @@ NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
     Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
     Verdict.TOO_FEW: "a signal is detected, and it needs more sequences",
-    Verdict.UNCLEAR: "no signal is detected, and the sequences that were read do not exclude one",
+    Verdict.UNKNOWN: "no signal is detected, and the sequences that were read exclude none",
     Verdict.NO_SIGNAL: (
         "no signal is detected. One that needs more sequences than were read would not show, nor "
         "one in the data that hardly gets through this network"
@@ -70,26 +69,11 @@ class LagRow(NamedTuple):
         return self.verdict in (Verdict.ENOUGH, Verdict.LIKELY)
 
     @property
-    def is_out_of_reach(self) -> bool:
-        """Whether it needs more sequences than anybody has, or shows no signal at all."""
-        return self.needed > MOST
-
-    @property
-    def octave(self) -> int:
-        """Which of the lags 1, 2, … 8, 9 to 16, 17 to 32, and so on; a band is where it begins."""
-        return self.first if self.first <= 8 else 8 + (self.first - 1).bit_length()
-
-    @property
-    def lags(self) -> str:
-        """The lags in words."""
-        return span(self.first, self.last)
-
-    @property
     def sequences(self) -> str:
         """The sequences needed, in the convention for numbers."""
         if not self.is_detected:
             return "–"
-        if self.is_out_of_reach:
+        if self.needed > MOST:
             return f"over {printed(MOST, unit=Unit.COUNT)}"
         return printed(self.needed, self.low, self.high, unit=Unit.COUNT)
 
@@ -99,12 +83,23 @@ def span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}–{last}"
 
 
-def spans(stretches: Sequence[tuple[int, int]], most: int = MOST_STRETCHES) -> str:
+def spans(stretches: Sequence[tuple[int, int]]) -> str:
     """Write stretches of lags: ``3, 6–9``; of many the first ones and the last."""
     written = [span(first, last) for first, last in stretches]
-    if len(written) > most:
-        written = [*written[: most - 1], f"… {written[-1]}"]
+    if len(written) > _MOST_STRETCHES:
+        written = [*written[: _MOST_STRETCHES - 1], f"… {written[-1]}"]
     return ", ".join(written)
+
+
+def stretches(rows: Sequence[LagRow]) -> list[tuple[int, int]]:
+    """Return the first and the last lag of each stretch of neighbours."""
+    found: list[tuple[int, int]] = []
+    for row in rows:
+        first = row.first
+        if found and found[-1][1] + 1 == first:
+            first, _ = found.pop()
+        found.append((first, row.last))
+    return found
 
 
 @checked
@@ -130,8 +125,7 @@ def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
                 verdict = Verdict.ENOUGH if high <= n_sequences else Verdict.LIKELY
         elif has_gradient[place]:
             low = min(low, n_read)
-            is_excluded = low >= n_sequences
-            verdict = Verdict.NO_SIGNAL if is_excluded else Verdict.UNCLEAR
+            verdict = Verdict.NO_SIGNAL if low >= n_sequences else Verdict.UNKNOWN
             count = high = np.inf
         else:
             verdict = Verdict.NO_GRADIENT
@@ -163,13 +157,12 @@ def lags_not_looked_at(rows: Sequence[LagRow], length: int) -> list[tuple[int, i
 def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     """Return what a small table says: lags, sequences needed, and whether there are so many.
 
-    Neighbours without a signal share a line. So do lags of one verdict in a stretch that is out of
-    everybody's reach. Where that leaves too many lines, detected lags of an octave, 9 to 16, share
-    one, too.
+    Neighbours without a signal share a line, and where that leaves too many lines, all neighbours
+    of one verdict do.
     """
-    groups = _groups(rows, by_octave=False)
+    groups = _groups(rows, joins_detected=False)
     if len(groups) > MOST_ROWS:
-        groups = _groups(rows, by_octave=True)
+        groups = _groups(rows, joins_detected=True)
     if len(groups) <= MOST_ROWS:
         return [_line(group) for group in groups]
     found = [_line(group) for group in groups[: MOST_ROWS - 1]]
@@ -178,60 +171,30 @@ def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _groups(rows: Sequence[LagRow], by_octave: bool) -> list[list[LagRow]]:
-    """Gather rows that share a line: of a stretch of neighbours, those of one verdict."""
-    runs: list[list[LagRow]] = []
-    for row in rows:
-        if runs and _goes_on(runs[-1], row, by_octave):
-            runs[-1].append(row)
-        else:
-            runs.append([row])
+def _groups(rows: Sequence[LagRow], joins_detected: bool) -> list[list[LagRow]]:
+    """Gather neighbours of one verdict that share a line."""
     groups: list[list[LagRow]] = []
-    for stretch in runs:
-        by_verdict: dict[Verdict, list[LagRow]] = {}
-        for row in stretch:
-            by_verdict.setdefault(row.verdict, []).append(row)
-        groups += by_verdict.values()
+    for row in rows:
+        may_join = joins_detected or not row.is_detected
+        if may_join and groups:
+            before = groups[-1][-1]
+            if before.verdict is row.verdict and before.last + 1 == row.first:
+                groups[-1].append(row)
+                continue
+        groups.append([row])
     return groups
 
 
-def _goes_on(stretch: Sequence[LagRow], row: LagRow, by_octave: bool) -> bool:
-    """Say whether a row goes on with a stretch: out of everybody's reach, or of one verdict."""
-    before = stretch[-1]
-    if row.first != before.last + 1:
-        return False
-    both = [*stretch, row]
-    verdicts = {one.verdict for one in both}
-    if Verdict.NO_GRADIENT not in verdicts and all(one.is_out_of_reach for one in both):
-        return True
-    if len(verdicts) > 1:
-        return False
-    return not row.is_detected or (by_octave and before.octave == row.octave)
-
-
 def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
-    """Return the words of a line for some rows of one verdict."""
+    """Return the words of a line for some neighbours of one verdict."""
     row = group[0]
-    verdict = str(row.verdict)
+    lags = span(row.first, group[-1].last)
     if len(group) == 1:
-        is_together = row.is_detected and row.first != row.last
-        lags = f"{row.lags} together" if is_together else row.lags
-        return lags, row.sequences, verdict
-    lags = spans(stretches(group), _IN_A_LINE)
-    if all(one.is_out_of_reach for one in group):
-        return lags, row.sequences, verdict
-    needed = [one.needed for one in group]
+        is_band = row.is_detected and row.first != row.last
+        return f"{lags} together" if is_band else lags, row.sequences, str(row.verdict)
+    if not row.is_detected:
+        return lags, row.sequences, str(row.verdict)
+    needed = [min(one.needed, MOST) for one in group]
     least = printed(min(needed), unit=Unit.COUNT)
     most = printed(max(needed), unit=Unit.COUNT)
-    return lags, least if least == most else f"{least} to {most}", verdict
-
-
-def stretches(rows: Sequence[LagRow]) -> list[tuple[int, int]]:
-    """Return the first and the last lag of each stretch of neighbours."""
-    found: list[tuple[int, int]] = []
-    for row in rows:
-        first = row.first
-        if found and found[-1][1] + 1 == first:
-            first, _ = found.pop()
-        found.append((first, row.last))
-    return found
+    return lags, least if least == most else f"{least} to {most}", str(row.verdict)

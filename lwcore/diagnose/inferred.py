@@ -1,0 +1,131 @@
+"""What follows from each sequence's numbers: N(ℓ) with its interval, and what is detected."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from lwcore import stable
+from lwcore.inference import (
+    described,
+    deviation,
+    exponent_of_means,
+    sequences_needed,
+    significant,
+)
+from lwcore.signatures import checked
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
+
+ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
+SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
+LEVEL = 0.95  # coverage of all intervals
+SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
+_RESAMPLES = 1000  # of the bootstrap
+
+
+def inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
+    """Return what was measured, with N(ℓ), its intervals, what is detected, and tails.
+
+    Args:
+        measured: `statistic` and `projection` (lag, sequence) and `error_size` (sequence).
+    """
+    statistic = measured.statistic.values
+    projection = measured.projection.values
+    error_size = measured.error_size.values
+    rng = np.random.default_rng(seed)
+    low, ratio, high = ratio_bands(statistic, projection, rng)
+    scale, index = 1 / np.sqrt(2), 2.0  # the stable law of noise with the variance 1
+    needed = sequences_needed(ratio, scale, index, error=ERROR)
+    least = sequences_needed(high, scale, index, error=ERROR)
+    most = sequences_needed(low, scale, index, error=ERROR)
+    n_false = count_false(statistic, error_size, rng)
+    seen = detected(statistic, error_size)
+    fit = stable.fit(projection.T)
+    mean = statistic.mean(-1)
+    exponent = exponent_of_means(projection)
+    found = {
+        "signal": ("lag", mean, "mean of the lag's part"),
+        "detected": ("lag", seen, "mean above zero at the family-wise level"),
+        "required": ("lag", needed, "sequences N(ℓ) needed, in the noise of the whole gradient"),
+        "required_interval": (("bound", "lag"), [least, most], "interval of N(ℓ), for all lags"),
+        "false_windows": ([], n_false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
+        "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
+        "tail_index": ("lag", fit.alpha, "tail index α of a sequence's whole gradient"),
+    }
+    return measured.merge(described(found)).assign_coords(bound=["low", "high"])
+
+
+@checked
+def detected(
+    statistic: Float[Array, "lags sequences"], error_size: Float[Array, " sequences"]
+) -> NDArray[np.bool_]:
+    """Test which lags' means are above zero: t-tests, and Holm's procedure over all lags.
+
+    The noise is that of the numbers, or that of numbers whose sequences all had an error of the
+    usual size, if it is larger. Where few sequences have large errors, as where events are rare,
+    half of the sequences may miss them. The others' small numbers lie close together then, and
+    their spread says too little about the noise.
+
+    Args:
+        error_size: Of each sequence, the length of the gradient of its loss in its predictions.
+    """
+    count = statistic.shape[1]
+    usual = np.sqrt(np.mean(error_size[error_size > 0] ** 2)) if error_size.any() else 0.0
+    shape = error_size.shape
+    to_usual = np.divide(usual, error_size, out=np.zeros(shape), where=error_size > 0)
+    noise = np.maximum(deviation(statistic), deviation(statistic * to_usual))
+    mean = statistic.mean(-1)
+    (found,) = significant(mean[None], noise[None] / np.sqrt(count), count, SIGNIFICANCE)
+    return found
+
+
+def count_false(statistic: Array, error_size: Array, rng: np.random.Generator) -> int:
+    """Count the draws of each sequence's sign in which a lag is detected: all of them are false."""
+    count = statistic.shape[1]
+    n_false = 0
+    for signs in rng.choice([-1.0, 1.0], (SIGN_DRAWS, count)):
+        n_false += bool(detected(statistic * signs, error_size).any())
+    return n_false
+
+
+@checked
+def ratio_bands(
+    statistic: Float[Array, "lags sequences"],
+    projection: Float[Array, "lags sequences"],
+    rng: np.random.Generator,
+) -> Float[Array, "3 lags"]:
+    """Return a band around every lag's signal-to-noise ratio: low, the ratio itself, high.
+
+    By the bootstrap over sequences: standard errors times a quantile of the largest deviation of
+    any lag, so that all true ratios lie inside with the chance `LEVEL`, about. In simulations 95 %
+    held 93 to 98 % of the time for Gaussian and Student-t(5) numbers, 81 to 88 % for log-normal
+    ones. That is along the directions found: of 1000 draws of 200 sequences from four networks 92
+    to 96 % had all true ratios inside, and 17 to 82 % those along the mean gradients of all
+    sequences there are.
+    """
+    # of each lag in units of its largest number, as squares of the smallest would vanish
+    largest = np.abs(statistic).max(-1, keepdims=True)
+    size = np.maximum(largest, np.abs(projection).max(-1, keepdims=True))
+    unit = np.where(size > 0, size, 1)
+    signal = (statistic / unit).T
+    whole = (projection / unit).T
+    centred = whole - whole.mean(0)
+    count = len(signal)
+
+    def ratio(weights: Array) -> Array:
+        mean = weights @ signal
+        variance = (weights @ centred**2 - (weights @ centred) ** 2) * count / (count - 1)
+        noise = np.sqrt(np.maximum(variance, 0.0))
+        return np.divide(mean, noise, where=variance > 0, out=np.zeros_like(mean))
+
+    equal = np.full(count, 1 / count)
+    plain = ratio(equal[None])[0]
+    resampled = ratio(rng.multinomial(count, equal, size=_RESAMPLES) / count)
+    deviations = resampled - plain
+    error = deviations.std(0)
+    in_errors = np.abs(deviations / np.where(error > 0, error, np.inf))
+    half = np.quantile(in_errors.max(-1), LEVEL) * error
+    return np.stack([plain - half, plain, plain + half])

@@ -1,0 +1,284 @@
+"""Models that say the time of each use of a parameter, and what `diagnose` makes of them.
+
+A model's ``run(p, ...)`` takes its parameters by ``p(name, time)``. `diagnose` gets the model with
+one copy of each; the oracle gives one copy for each time, so that autograd's gradient in a copy is
+the part of the lag between the prediction and that time. Times are written down here by hand, by
+the definition: the last input step that reaches what the parameter makes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lwcore.diagnose.measuring import _read, _undisturbed
+
+STEPS, WIDTH, NEURONS = 7, 2, 3
+
+
+class Oracle(nn.Module):
+    """A model with named parameters that are drawn, and a number a step."""
+
+    SIZES: ClassVar[dict] = {}
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(len(self.SIZES))
+        shapes = {**self.SIZES, "out": (NEURONS, 1)}
+        for name, shape in shapes.items():
+            drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+            self.register_parameter(name, nn.Parameter(drawn / shape[0] ** 0.5))
+        self.eval()
+
+    def forward(self, *inputs):
+        return self.run(lambda name, time: getattr(self, name), *inputs)
+
+    def show(self, p, states):
+        """Read each state out by a use of its own time."""
+        return torch.stack([h @ p("out", t) for t, h in enumerate(states)], 1)
+
+
+H = (NEURONS, NEURONS)
+X = (WIDTH, NEURONS)
+
+
+class Bare(Oracle):
+    """tanh(W x_t + U h + b) with bare matrices: U h is made of step t − 1, and no later one."""
+
+    SIZES: ClassVar = {"W": X, "U": H, "b": (NEURONS,)}
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            h = torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1) + p("b", t))
+            states.append(h)
+        return self.show(p, states)
+
+
+class TwoUpdates(Oracle):
+    """Two updates of a state in one line: the second one's product has seen step t."""
+
+    SIZES: ClassVar = {"W": X, "U": H, "V": H}
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            h = torch.tanh(torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1)) @ p("V", t))
+            states.append(h)
+        return self.show(p, states)
+
+
+class Behind(Oracle):
+    """U → relu → V → + W x: U and V act on what is known at t − 1, W at t."""
+
+    SIZES: ClassVar = {"W": X, "U": H, "V": H}
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            h = torch.tanh(torch.relu(h @ p("U", t - 1)) @ p("V", t - 1) + x[:, t] @ p("W", t))
+            states.append(h)
+        return self.show(p, states)
+
+
+class Gated(Oracle):
+    """A gate made of x_t: what it multiplies has the time t."""
+
+    SIZES: ClassVar = {"Wz": X, "Uz": H, "W": X, "U": H}
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            z = torch.sigmoid(x[:, t] @ p("Wz", t) + h @ p("Uz", t - 1))
+            h = (1 - z) * h + z * torch.tanh(x[:, t] @ p("W", t) + (z * h) @ p("U", t))
+            states.append(h)
+        return self.show(p, states)
+
+
+class Cell(Oracle):
+    """A function of PyTorch that takes x_t and h: its weights have the time t."""
+
+    SIZES: ClassVar = {"W": (3 * NEURONS, WIDTH), "U": (3 * NEURONS, NEURONS)}
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            h = torch.gru_cell(x[:, t], h, p("W", t), p("U", t), None, None)
+            states.append(h)
+        return self.show(p, states)
+
+
+class Resets(Cell):
+    """A state that is set to 0 where a flag says so, as at the end of an episode."""
+
+    def run(self, p, x, done):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            h = torch.gru_cell(x[:, t], h * (1 - done[:, t, None]), p("W", t), p("U", t))
+            states.append(h)
+        return self.show(p, states)
+
+
+class MinGRU(Oracle):
+    """Gates of inputs alone, computed for all steps at once."""
+
+    SIZES: ClassVar = {"Wz": X, "W": X}
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            z = torch.sigmoid(x[:, t] @ p("Wz", t))
+            h = (1 - z) * h + z * (x[:, t] @ p("W", t))
+            states.append(h)
+        return self.show(p, states)
+
+
+class Attention(Oracle):
+    """Two layers of causal attention."""
+
+    SIZES: ClassVar = {"W": X, "q1": H, "k1": H, "v1": H, "q2": H, "k2": H, "v2": H}
+
+    def run(self, p, x):
+        steps = range(x.shape[1])
+        h = torch.stack([x[:, t] @ p("W", t) for t in steps], 1)
+        mask = torch.ones(len(steps), len(steps), dtype=torch.bool).triu(1)
+        for layer in "12":
+            made = []
+            for name in "qkv":
+                made.append(torch.stack([h[:, t] @ p(name + layer, t) for t in steps], 1))
+            q, k, v = made
+            h = h + torch.softmax((q @ k.mT).masked_fill(mask, -torch.inf), -1) @ v
+        return self.show(p, h.unbind(1))
+
+
+class Convolutions(Oracle):
+    """Two causal convolutions: what a kernel makes of steps t − 2, t − 1 and t has the time t."""
+
+    SIZES: ClassVar = {"a": (NEURONS, WIDTH, 3), "b": (NEURONS, NEURONS, 2)}
+
+    def run(self, p, x):
+        def causal(h, name, width):
+            padded = functional.pad(h, (width - 1, 0))
+            columns = []
+            for t in range(x.shape[1]):
+                columns.append(functional.conv1d(padded[..., t : t + width], p(name, t)))
+            return torch.cat(columns, -1)
+
+        h = torch.relu(causal(torch.relu(causal(x.mT, "a", 3)), "b", 2))
+        return self.show(p, h.mT.unbind(1))
+
+
+class Translator(Oracle):
+    """An encoder of steps 0 to 3, and a decoder of its own that goes on from its state."""
+
+    SIZES: ClassVar = {"We": (9, 2), "Ue": (9, 3), "Wd": (9, 2), "Ud": (9, 3)}
+    READ = 4
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            part = "e" if t < self.READ else "d"
+            h = torch.gru_cell(x[:, t], h, p("W" + part, t), p("U" + part, t), None, None)
+            if part == "d":
+                states.append(h @ p("out", t))
+        return torch.stack(states, 1)
+
+
+class Stack(Oracle):
+    """Two layers, one above the other within a step."""
+
+    SIZES: ClassVar = {"W": X, "U": H, "V": H, "R": H}
+
+    def run(self, p, x):
+        h = g = x.new_zeros(len(x), NEURONS)
+        states = []
+        for t in range(x.shape[1]):
+            h = torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1))
+            g = torch.tanh(h @ p("V", t) + g @ p("R", t - 1))
+            states.append(g)
+        return self.show(p, states)
+
+
+class Ahead(Oracle):
+    """Frames that see one step ahead: the last two have the same time."""
+
+    SIZES: ClassVar = {"W": (2 * WIDTH, NEURONS), "U": H}
+
+    def run(self, p, x):
+        last = x.shape[1] - 1
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(last + 1):
+            seen = torch.cat([x[:, t], x[:, min(t + 1, last)]], -1)
+            h = torch.tanh(seen @ p("W", min(t + 1, last)) + h @ p("U", t))
+            states.append(h)
+        return torch.stack([h @ p("out", min(t + 1, last)) for t, h in enumerate(states)], 1)
+
+
+MODELS = [Bare, TwoUpdates, Behind, Gated, Cell, Resets, MinGRU, Attention, Convolutions]
+MODELS += [Translator, Stack, Ahead]
+
+
+def inputs_of(model, count=40):
+    """Return inputs and targets that fit a model."""
+    generator = torch.Generator().manual_seed(5)
+    inputs = torch.randn(count, STEPS, WIDTH, generator=generator, dtype=torch.float64)
+    targets = torch.randn(count, STEPS, 1, generator=generator, dtype=torch.float64)
+    if isinstance(model, Translator):
+        return inputs, targets[:, model.READ :]
+    if isinstance(model, Resets):
+        done = (torch.rand(count, STEPS, generator=generator) < 0.2).double()
+        return (inputs, done), targets
+    return inputs, targets
+
+
+def end_of(model, place):
+    """Return the time of a prediction, by hand."""
+    if isinstance(model, Translator):
+        return place + model.READ
+    return min(place + 1, STEPS - 1) if isinstance(model, Ahead) else place
+
+
+def oracle(model, data):
+    """Return, by lag, the gradient of the mean squared error of each sequence, summed over these."""
+    inputs, targets = data
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    copies = {}
+
+    def one_for_each_time(name, time):
+        own = getattr(model, name).detach()
+        return copies.setdefault((name, time), own.clone().requires_grad_())
+
+    predictions = model.run(one_for_each_time, *inputs)
+    parts = {}
+    for place in range(predictions.shape[1]):
+        missed = (predictions[:, place] - targets[:, place]).square().sum() / targets.shape[1]
+        gradients = torch.autograd.grad(
+            missed, list(copies.values()), retain_graph=True, allow_unused=True
+        )
+        for (name, time), gradient in zip(copies, gradients, strict=True):
+            if gradient is None or time < 0:
+                continue
+            lag = end_of(model, place) - time
+            own = parts.setdefault(lag, {})
+            own[name] = own.get(name, 0) + gradient
+    vectors = []
+    for lag in range(STEPS):
+        zeros = {name: torch.zeros_like(part) for name, part in model.named_parameters()}
+        own = {**zeros, **parts.get(lag, {})}
+        vectors.append(torch.cat([own[name].flatten() for name in zeros]))
+    return torch.stack(vectors)
+
+
+def route(model, data, **how):
+    """Return the route by which `diagnose` reads a model, or raise what refuses it."""
+    with _undisturbed(data):
+        return _read(model, data, 1024, **how)
+
+
+def by_lag(network, lags=range(STEPS)):
+    """Return the parts of the gradient at lags, summed over all sequences."""
+    data = network.data
+    return network.read(data.inputs, data.targets).band_vectors([[lag] for lag in lags])
