@@ -20,7 +20,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 LIBRARIES = (
-    *("IPython", "ipykernel.kernelapp", "jaxtyping", "beartype", "numpy", "scipy.stats"),
+    *("IPython", "ipykernel.kernelapp", "jaxtyping", "numpy", "scipy.stats"),
     *("scipy.optimize", "scipy.integrate", "pandas", "xarray", "h5netcdf", "pydantic", "rich"),
     *(
         "torch",

@@ -4,6 +4,7 @@ elsewhere."""
 import hashlib
 import os
 import re
+import tomllib
 from pathlib import Path
 
 from sphinx.util.logging import getLogger
@@ -75,10 +76,14 @@ def name_repository(app, config):
 
 
 def name_forgotten_pages(app, env, docnames):
-    """Warn of pages that no line of the table of contents names: they would be left out."""
+    """Warn of pages that no line of the table of contents names: they would be left out.
+
+    Texts whose address is that of a part of another page are included there as they are.
+    """
+    included = tomllib.loads((ROOT / "book/moved.toml").read_text(encoding="utf-8"))
     for path in sorted([*ROOT.glob("notebooks/*.md"), *ROOT.glob("book/*.md")]):
         page = path.relative_to(ROOT).with_suffix("").as_posix()
-        if page not in env.found_docs:
+        if page not in env.found_docs and page not in included:
             log.warning("%s.md is in no line of book/_toc.yml, and is left out", page)
 
 
