@@ -22,7 +22,10 @@ from lwcore.signatures import require
 
 Bands = Sequence[Sequence[int]]  # lags that are measured together
 
-_LEAVE_OUT = "Name in `parameters` those to look at, without those that it takes"
+_LEAVE_OUT = (
+    "Is it torch.vmap, or one of your own? Write a loop in its place, or name in `parameters` "
+    "those to look at, without those that it takes"
+)
 TRIED = 16  # sequences on which it is tried that all adds up
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 
