@@ -32,6 +32,7 @@ from lwcore.signatures import (
 )
 
 Array = NDArray[np.float64]
+_MOST = 2**40  # parameters that are drawn: more than memory holds
 
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
@@ -56,10 +57,11 @@ else:
             squared_norms = np.square(vectors).sum(axis=-1)
         return bool((squared_norms <= 1 + 2e-12).all())
 
+    # Bounds hold for widths that no machine could draw.
     Width = constrained(
         Integral,
-        "an even whole number from 2 to 2^40",
-        lambda m: 2 <= m <= 2**40 and m % 2 == 0,
+        "an even whole number, 2 or above and up to 10^300",
+        lambda m: 2 <= m <= 10**300 and m % 2 == 0,
     )
     Radii = tuple[NotNegative, NotNegative]  # of recurrent and of input weights
     # As in the companion's Section 2.1, but for rounding.
@@ -202,6 +204,8 @@ def symmetric_initialisation(
     Its outputs are exactly 0. Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α``
     and ``U_i ~ N(0, I_d)``.
     """
+    numbers = width * (1 + dimension)
+    require("width · (1 + dimension)", numbers, numbers < _MOST, "below 2^40, to be drawn")
     half = width // 2
     readout = rng.choice([-1.0, 1.0], half)
     recurrent = rng.choice([-alpha, alpha], half)
