@@ -68,7 +68,7 @@ def test_recorded_networks_of_a_stack_come_out_again_alone():
     assert [again["share"], again["fitted"]] == pytest.approx([row["share"], row["fitted"]])
 
 
-@pytest.mark.parametrize("registration", ["registration", "registration_clock"])
+@pytest.mark.parametrize("registration", ["registration", "registration_clock", "registration_repeat"])
 def test_data_are_younger_than_their_registration(registration):
     def git(*words):
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
@@ -80,6 +80,7 @@ def test_data_are_younger_than_their_registration(registration):
     folders = {
         "registration": ("dose", "dose/patient", "visibility"),
         "registration_clock": ["clock"],
+        "registration_repeat": ["repeat"],
     }
     for revision in {
         revision
