@@ -1,6 +1,8 @@
 """Repeat or renew: the compiled descent is PyTorch's, and the rules say what made data deserve."""
 
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,6 +17,7 @@ from book.chapters.repeat import Arm
 
 SEED = 990  # not of the experiment
 SEEDS = repeat.SEEDS
+RESULTS = Path(__file__).parents[1] / "book/results/repeat"
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
@@ -275,3 +278,20 @@ def test_pictures_mark_the_half_and_the_cap():
     middles = [line.get_xdata()[0] for line in axes[2].lines[1:4:2]]
     assert middles[0] > 4 * middles[1]
     plt.close("all")
+
+
+def test_recorded_files_are_those_that_were_digested():
+    lines = (RESULTS / "SHA256SUMS").read_text().splitlines()
+    digests = {name: digest for digest, name in (line.split() for line in lines)}
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in RESULTS.glob("*.csv")
+    }
+    assert found == digests
+
+
+def test_a_recorded_training_comes_out_again():
+    row = repeat.recorded("speed-mingru", RESULTS).iloc[1]
+    (arm,) = [arm for arm in repeat.arms_of("speed-mingru")
+              if (arm.gate, arm.supply, arm.optimizer) == (row.gate, row.supply, row.optimizer)]  # fmt: skip
+    again, _ = repeat.train(arm, int(row.seed))
+    assert (again["steps"], again["end"]) == (row.steps, row.end)
