@@ -66,5 +66,7 @@ def draw_starts(axes: Axes, trainings: pd.DataFrame, names: dict[str, str], cap:
         axes.plot([steps.median()] * 2, [place - 0.3, place + 0.3], color="black", lw=1.5)
     axes.axvline(cap, color="grey", lw=0.6)
     axes.set(xscale="log", xlabel="steps to half, fresh data")
+    axes.set_xticks([300, 1000, 3000], ["300", "1,000", "3,000"])
+    axes.minorticks_off()
     axes.set_yticks(range(len(names)), [*names.values()])
     axes.invert_yaxis()
