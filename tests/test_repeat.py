@@ -1,19 +1,23 @@
 """Repeat or renew: the compiled descent is PyTorch's, and the rules say what made data deserve."""
 
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from book.chapters import mingru_descent, repeat, repeat_rules
+from book.chapters import mingru_descent, repeat, repeat_pictures, repeat_rules
 from book.chapters.dose import OPTIMIZERS, TASKS, Condition, Learner
 from book.chapters.repeat import Arm
 
 SEED = 990  # not of the experiment
 SEEDS = repeat.SEEDS
+RESULTS = Path(__file__).parents[1] / "book/results/repeat"
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
@@ -247,3 +251,47 @@ def test_arms_name_what_the_registration_lists():
     assert {arm.cell for arm in arms} == {"MinGRU", "GRU", "LSTM", "nn.LSTM"}
     assert {arm.start for arm in repeat.arms_of("gates")} == set(repeat.OPENINGS)
     assert not set(SEEDS) & {*range(1, 7), *range(7, 10), *range(11, 17), 41, 42}
+
+
+def test_pictures_mark_the_half_and_the_cap():
+    axes = plt.figure().subplots(1, 3)
+    looks = pd.DataFrame(
+        {"gate": 0.5, "seed": [31, 31, 32, 32, 32], "step": [0, 20, 0, 20, 40],
+         "share": [0, 0.6, 0, 0.1, 0.2], "envelope": [1e-3, 0.7, 1e-3, 1e-2, 0.1]}
+    )  # fmt: skip
+    repeat_pictures.draw_opening(axes[0], looks, (0.5,))
+    curve, dot = axes[0].lines[:2]
+    assert list(curve.get_ydata()) == [1e-3, 0.7]
+    assert list(dot.get_xdata()) == [20]
+
+    fresh = trainings(6.0, gate=0.5, supply="fresh", envelope=1e-3).assign(
+        end=["cap"] * 2 + ["half"] * 4
+    )
+    repeat_pictures.draw_steps(axes[1], fresh, 12_000)
+    by_marker = {line.get_marker(): len(line.get_xdata()) for line in axes[1].lines[:2]}
+    assert by_marker == {"o": 4, "^": 2}
+
+    both = pd.concat([trainings(8.0, start="drawn"), trainings(6.0, start="gates")])
+    names = {"drawn": "as drawn", "gates": "gates alone"}
+    repeat_pictures.draw_starts(axes[2], both, names, 8000)
+    assert [label.get_text() for label in axes[2].get_yticklabels()] == [*names.values()]
+    middles = [line.get_xdata()[0] for line in axes[2].lines[1:4:2]]
+    assert middles[0] > 4 * middles[1]
+    plt.close("all")
+
+
+def test_recorded_files_are_those_that_were_digested():
+    lines = (RESULTS / "SHA256SUMS").read_text().splitlines()
+    digests = {name: digest for digest, name in (line.split() for line in lines)}
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in RESULTS.glob("*.csv")
+    }
+    assert found == digests
+
+
+def test_a_recorded_training_comes_out_again():
+    row = repeat.recorded("speed-mingru", RESULTS).iloc[1]
+    (arm,) = [arm for arm in repeat.arms_of("speed-mingru")
+              if (arm.gate, arm.supply, arm.optimizer) == (row.gate, row.supply, row.optimizer)]  # fmt: skip
+    again, _ = repeat.train(arm, int(row.seed))
+    assert (again["steps"], again["end"]) == (row.steps, row.end)
