@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from docutils import nodes
 from docutils.utils import new_document
-from ledger import ClaimRole, Pages, badge, fill_in, measured, reading_with
+from ledger import ClaimRole, badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 
 from book import claims
@@ -212,7 +212,7 @@ def claim_role(text, places):
     """Read a badge on a page, where some claims have their badges already."""
     said = []
     reporter = SimpleNamespace(error=lambda words, line: said.append(words))
-    env = SimpleNamespace(docname="page", claim_pages=Pages(places))
+    env = SimpleNamespace(docname="page", claim_places=dict(places))
     role = ClaimRole()
     settings = SimpleNamespace(env=env)
     role.inliner = SimpleNamespace(document=SimpleNamespace(settings=settings), reporter=reporter)
