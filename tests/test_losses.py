@@ -1,0 +1,136 @@
+"""A loss as if nothing had been learned: who pulls, on what, and how often that makes a lag."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+from benchmarks import false_alarms
+from lwcore.diagnose.inferred import count_false, detected
+from lwcore.diagnose.losses import IGNORED, Untrained, summed, usual_loss
+
+GENERATOR = torch.Generator().manual_seed(0)
+COUNT, STEPS, CLASSES = 60, 5, 3
+
+
+def drawn(*shape):
+    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64)
+
+
+def untrained(loss, targets, width, start=None):
+    """The loss of single sequences, (predictions, targets) → (B,), as if nothing were learned."""
+    start = drawn(1, width) if start is None else start
+    parts = [(len(part), part) for part in targets.split(16)]
+    return Untrained(loss, lambda *pair: loss(*pair).sum(), start, parts)
+
+
+def tokens(logits, targets):
+    rows = logits.unflatten(1, (STEPS, CLASSES)).mT
+    return functional.cross_entropy(rows, targets, reduction="none").sum(1)
+
+
+def masked(predictions, targets):
+    """Squared errors where there is a number, with a weight for each sequence."""
+    wanted, weights = targets.unbind(-1)
+    return (weights * (predictions - wanted).square()).sum(1)
+
+
+def labels(seed=0):
+    """Classes of which a third of the sequences leave out the last steps."""
+    generator = torch.Generator().manual_seed(seed)
+    found = torch.randint(CLASSES, (COUNT, STEPS), generator=generator)
+    found[::3, 3:] = IGNORED
+    return found
+
+
+def test_what_a_sequence_leaves_out_gets_no_pull():
+    """Exactly; what it takes is pulled to its own target from the shares of those that take it."""
+    targets = labels()
+    is_taken = targets.ne(IGNORED)
+    pulls = untrained(tokens, targets, STEPS * CLASSES).pulls(COUNT, targets)
+    pulls = pulls.unflatten(1, (STEPS, CLASSES))
+    assert (pulls[~is_taken] == 0).all()
+    hits = functional.one_hot(targets.clamp(min=0), CLASSES) * is_taken[..., None]
+    shares = hits.sum(0) / is_taken.sum(0)[:, None]
+    torch.testing.assert_close(pulls[is_taken], (shares - hits)[is_taken].double())
+
+
+@given(st.integers(0, 10**6))
+def test_weights_and_masks_leave_no_mean_pull_for_any_of_them(seed):
+    """The best constant of squared errors is the weighted mean, from wherever it is sought."""
+    generator = torch.Generator().manual_seed(seed)
+    wanted = 50 + torch.randn(COUNT, STEPS, generator=generator, dtype=torch.float64)
+    weights = torch.rand(COUNT, 1, generator=generator, dtype=torch.float64).expand(-1, STEPS)
+    weights = weights * (torch.rand(COUNT, STEPS, generator=generator) < 0.7)
+    targets = torch.stack([wanted, weights], -1)
+    pulls = untrained(masked, targets, STEPS).pulls(COUNT, targets)
+    mean = (weights * wanted).sum(0) / weights.sum(0)
+    torch.testing.assert_close(pulls, 2 * weights * (mean - wanted), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_where_all_targets_are_the_same_nothing_pulls(dtype):
+    """Not the rounding of their mean, either, which would point into one direction."""
+    targets = drawn(COUNT, STEPS).to(dtype)
+    targets[:, 2] = 0.1
+    loss = lambda p, y: (p - y).square().sum(1)  # noqa: E731
+    pulls = untrained(loss, targets, STEPS, drawn(1, STEPS).to(dtype)).pulls(COUNT, targets)
+    assert pulls.any(0).tolist() == [True, True, False, True, True]
+    with pytest.raises(ValueError, match="source = 'target': must be 'error'"):
+        untrained(loss, targets[:, [2]], 1, drawn(1, 1).to(dtype))
+
+
+def test_a_loss_that_cannot_be_followed_is_taken_where_it_begins():
+    """Binary cross-entropy of shares fails outside of [0, 1]."""
+    targets = (drawn(COUNT, 2) > 1).double()
+    start = torch.full((1, 2), 1e-9, dtype=torch.float64)
+    loss = lambda p, y: functional.binary_cross_entropy(p, y, reduction="none").sum(1)  # noqa: E731
+    pulls = untrained(loss, targets, 2, start).pulls(COUNT, targets)
+    assert pulls.isfinite().all()
+    torch.testing.assert_close(pulls.sum(0) / pulls.abs().amax(0), torch.zeros(2).double())
+
+
+@pytest.mark.parametrize(("source", "noise"), [("target", "one in 30"), ("error", "log-normal")])
+def test_a_lag_that_is_not_there_is_detected_in_one_of_100_draws(source, noise, monkeypatch):
+    monkeypatch.setattr(false_alarms, "DRAWS", 60)
+    monkeypatch.setattr(false_alarms, "POOL", 80)
+    own = false_alarms.parts("behind", 1)
+    assert false_alarms.count(source, "behind", noise, 40, own, planted=False) <= 3
+    assert false_alarms.count(source, "behind", "Gaussian", 60, own, planted=True) >= 30
+
+
+def test_noise_is_as_large_as_where_all_errors_have_the_usual_size():
+    """Of 40 sequences those without an event lie close together, and say little about the noise."""
+    rng = np.random.default_rng(0)
+    statistic = 0.01 + 0.001 * rng.standard_normal((1, 40))
+    sizes = np.full(40, 0.01)
+    assert detected(statistic, sizes).tolist() == [True]
+    sizes[0] = 1.0  # the one with an event, whose own number happens to be as small
+    assert detected(statistic, sizes).tolist() == [False]
+    assert detected(np.zeros((1, 40)), np.zeros(40)).tolist() == [False]
+    assert count_false(rng.standard_normal((6, 40)), np.ones(40), rng) <= 25
+
+
+def test_the_usual_loss_is_the_one_that_fits():
+    real, whole = torch.zeros(4, 5), torch.zeros(4, 5, dtype=torch.int64)
+    cases = {
+        "mse_loss": ([(5,)], real),
+        "cross_entropy": ([(5, 3)], whole),
+    }
+    for name, (shapes, targets) in cases.items():
+        assert usual_loss(shapes, targets, "")[1] == name
+    for shapes, targets in (([(5, 2)], real), ([(5,)], whole), ([(5, 5)], whole)):
+        with pytest.raises(ValueError, match="loss = 'None'"):
+            usual_loss(shapes, targets, "these shapes")
+
+
+def test_a_mean_over_what_is_left_becomes_a_sum():
+    """Sequences have unequal shares in such a mean."""
+    plain = nn.CrossEntropyLoss()
+    assert summed(plain, torch.zeros(4, dtype=torch.int64)) is plain
+    assert summed(plain, torch.tensor([0, IGNORED])).reduction == "sum"
+    assert summed(nn.CrossEntropyLoss(torch.ones(2)), torch.tensor([0])).reduction == "sum"
+    assert plain.reduction == "mean"
