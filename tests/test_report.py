@@ -158,7 +158,7 @@ def test_there_are_four_zeros():
         may_help = diagnosis in (no_dependence, undecided)
         assert ("Give diagnose more than these 100" in words(str(diagnosis))) == may_help
         assert "A lag that does not show may still be learned" in words(str(diagnosis))
-    assert "200 sequences at lag 2" in words(str(too_few))
+    assert "At lag 2 a signal is detected that needs more: 200 sequences." in words(str(too_few))
 
 
 def test_no_signal_and_too_few_to_tell_do_not_read_alike():
@@ -180,7 +180,7 @@ def test_lags_without_a_gradient_and_lags_not_looked_at_are_told():
 def test_what_is_left_to_learn_is_told_from_all_there_is():
     left = words(str(answered([5.0, 8.0], source="error")))
     assert "the gradient of what is left to learn reaches" in left
-    assert "show what it adds itself, too. source='target' asks" in left
+    assert "show what it adds itself, too: source='target' asks" in left
     assert "adds itself" not in words(str(answered([5.0, 8.0])))
 
 
@@ -198,6 +198,10 @@ def test_what_speaks_against_the_numbers_is_said_where_it_does():
         heavy = answered([5.0])
         heavy.data[name][:] = value
         assert "A few sequences make most of the noise" in words(str(heavy))
+    for sizes, is_of_few in ((np.ones(50), False), (np.arange(50) < 9, True)):
+        rare = answered([5.0])
+        rare.data["error_size"] = "sequence", sizes.astype(float)
+        assert ("A few sequences make most of the noise" in words(str(rare))) == is_of_few
     far = answered([5.0], n_sequences=5000, caveats="11 sequences repeat half of another one.")
     assert "5,000 sequences are extrapolated: 100 were read." in words(str(far))
     assert far.answer().sections["How sure"][0] == "11 sequences repeat half of another one."

@@ -32,6 +32,7 @@ from lwcore.printing import Unit, printed
 MOST_READ = 1024  # sequences, if no other number is given
 _WIDTH = 80  # letters in a line of text
 _NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
+_FEW = 10  # sequences, as many of which would make the same noise
 _MOST_NAMES = 4  # of modules that are written out
 _ALWAYS = (  # below each table
     "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
@@ -207,23 +208,25 @@ def _then(
     wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
     if wanting:
         easiest = min(wanting, key=lambda row: row.needed)
-        needed = f"{_about(easiest.needed, n_sequences)} at {_lags([easiest])}"
-        yield f"At {_lags(wanting)} a signal is detected that needs more, {needed}."
-    if len(enough) < len(rows):
-        yield _MAY_BE_LEARNED
+        needed = _about(easiest.needed, n_sequences)
+        if len(wanting) > 1:
+            needed = f"the easiest, {_lags([easiest])}, {needed}"
+        yield f"At {_lags(wanting)} a signal is detected that needs more: {needed}."
     if gaps:
         first, last = gaps[0][0], gaps[-1][1]
         verb = "Lag {} was" if first == last else "Lags {} were"
         yield f"{verb.format(spans(gaps))} not looked at: lags=range({first}, {last + 1}) does."
     if attrs["source"] == "error":
         yield (
-            "That is what is left to learn: what the network has learned leaves no gradient, and "
-            "the errors of one that has learned nothing show what it adds itself, too. "
-            "source='target' asks for all there is to learn."
+            "What the network has learned leaves no gradient, and the errors of one that has "
+            "learned nothing show what it adds itself, too: source='target' asks for all there is "
+            "to learn."
         )
     n_read = int(attrs["sequences_read"])
     if n_sequences > n_read:
         yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
+    if len(enough) < len(rows):
+        yield _MAY_BE_LEARNED
 
 
 def _about(needed: float, n_sequences: int) -> str:
@@ -334,14 +337,10 @@ def _sure(data: xr.Dataset) -> Iterator[str]:
     attrs = data.attrs
     if attrs["caveats"]:
         yield attrs["caveats"]
-    exponent = float(data.exponent.median())
-    # means of sequences concentrate with 2, up to chance, where the noise has a variance; NaN where
-    # so few sequences do not tell
-    concentrates = np.isnan(exponent) or 1 <= exponent <= 4
-    if not concentrates or float(data.tail_index.median()) <= 1:
+    if _is_of_few(data):
         yield (
-            "A few sequences make most of the noise, and intervals hold less often than they say: "
-            "take more sequences."
+            "A few sequences make most of the noise. Intervals hold less often than they say, and "
+            "lags that are not there are detected more often than once in 100: take more sequences."
         )
     n_ends, n_drawn = int(attrs["end_points"]), int(attrs["end_points_drawn"])
     if n_drawn < n_ends:
@@ -360,3 +359,17 @@ def _sure(data: xr.Dataset) -> Iterator[str]:
     )
     yield "A signal at one lag may come from another: at 16 from copies of copies 8 steps before."
     yield "Half of the sequences gave the directions. Others give others: compare seed=1."
+
+
+def _is_of_few(data: xr.Dataset) -> bool:
+    """Say whether few sequences make most of the noise: rare events, or means without a limit."""
+    if "error_size" in data:  # which former files lack
+        squares = data.error_size.values**2
+        n_effective = squares.sum() ** 2 / max((squares**2).sum(), 1e-300)
+        if n_effective < _FEW:
+            return True
+    exponent = float(data.exponent.median())
+    # means of sequences concentrate with 2, up to chance, where the noise has a variance; NaN where
+    # so few sequences do not tell
+    concentrates = np.isnan(exponent) or 1 <= exponent <= 4
+    return not concentrates or float(data.tail_index.median()) <= 1

@@ -69,6 +69,11 @@ def detected(
     half of the sequences may miss them. The others' small numbers lie close together then, and
     their spread says too little about the noise.
 
+    In 72 conditions of `benchmarks.false_alarms`, padded, masked, weighted, heavy or rare, a lag is
+    detected in 0 to 2.5 % of 200 draws without one, in 0.1 % of all for ``source="target"`` and in
+    0.7 % for ``"error"``. The exception is 5 % [2, 9] for ``"error"`` where one step in 30 has an
+    event and 40 sequences are read.
+
     Args:
         error_size: Of each sequence, the length of the gradient of its loss in its predictions.
     """
