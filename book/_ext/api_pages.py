@@ -19,7 +19,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 
 ROOT = Path(__file__).parents[2]
 ASSIGNED = re.compile(r"^ *([A-Z][a-z]\w*): ?\w* = |^ *([A-Z][a-z]\w*) = (.*)", re.MULTILINE)
-BACK = re.compile(r'(class="viewcode-back" href="[^"#]*#)([\w.]+)')
+LINK_BACK = re.compile(r'<a class="viewcode-back" .*?</a>')
 
 
 @cache
@@ -152,20 +152,13 @@ def find_type(app, env, node, content):
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entries[0], node, content)
 
 
-def point_back(app, pagename, templatename, context, doctree):
-    """Lead from a source back to where a name is documented, which may be its package."""
-    documented = app.env.get_domain("py").objects
+def drop_links_back(app, pagename, templatename, context, doctree):
+    """Leave out links from a source to its documentation.
 
-    def corrected(link):
-        """Put the documented name into the place of viewcode's."""
-        module = pagename.removeprefix("_modules/").replace("/", ".")
-        name = link[2].removeprefix(f"{module}.")
-        package = module.rpartition(".")[0]
-        places = [link[2], f"{module}.{name}", f"{package}.{name}"]
-        return link[1] + next((place for place in places if place in documented), link[2])
-
+    viewcode takes all names of a module to be documented where its first one is.
+    """
     if pagename.startswith("_modules/lwcore/"):
-        context["body"] = BACK.sub(corrected, context["body"])
+        context["body"] = LINK_BACK.sub("", context["body"])
 
 
 def setup(app):
@@ -175,4 +168,4 @@ def setup(app):
     app.connect("autodoc-process-signature", signature_as_written)
     app.connect("autodoc-skip-member", leave_out)
     app.connect("missing-reference", find_type)
-    app.connect("html-page-context", point_back)
+    app.connect("html-page-context", drop_links_back)
