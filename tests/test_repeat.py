@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from book.chapters import mingru_descent, repeat, repeat_pictures, repeat_rules
+from benchmarks.recordings import mingru_descent, repeat
+from benchmarks.recordings.repeat import Arm
+from book.chapters import repeat_pictures, repeat_rules
 from book.chapters.dose import OPTIMIZERS, TASKS, Condition, Learner
-from book.chapters.repeat import Arm
+from book.chapters.repeat import recorded
 
 SEED = 990  # not of the experiment
 SEEDS = repeat.SEEDS
@@ -101,7 +103,7 @@ def test_a_part_is_recorded_whole_and_not_again(tmp_path, monkeypatch):
     monkeypatch.setattr(repeat, "train", None)
     repeat.record("rivals", 31, tmp_path)
     assert path.read_bytes() == content
-    assert list(repeat.recorded("rivals", tmp_path)["supply"]) == ["fresh", "again"]
+    assert list(recorded("rivals", tmp_path)["supply"]) == ["fresh", "again"]
 
 
 def trainings(log_steps, spread=0.2, rng=None, **columns):
@@ -290,7 +292,7 @@ def test_recorded_files_are_those_that_were_digested():
 
 
 def test_a_recorded_training_comes_out_again():
-    row = repeat.recorded("speed-mingru", RESULTS).iloc[1]
+    row = recorded("speed-mingru", RESULTS).iloc[1]
     (arm,) = [arm for arm in repeat.arms_of("speed-mingru")
               if (arm.gate, arm.supply, arm.optimizer) == (row.gate, row.supply, row.optimizer)]  # fmt: skip
     again, _ = repeat.train(arm, int(row.seed))

@@ -1,4 +1,4 @@
-"""Pictures of repeated and renewed batches, from what `book.chapters.repeat` recorded."""
+"""Pictures of repeated and renewed batches, from what `benchmarks.recordings.repeat` recorded."""
 
 import numpy as np
 import pandas as pd
