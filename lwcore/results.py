@@ -42,6 +42,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
     `write` is given the path of a temporary file beside it, which a process that is killed leaves.
     """
+    require("path", str(path), bool(path.name), "the path of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:

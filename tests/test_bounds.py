@@ -92,13 +92,13 @@ def test_numbers_without_a_signal_and_beyond_the_range_of_a_float():
 
 def information_by_mixture(alpha, h):
     """Eq. (57) for one value, half the divergences from the mixture: by quadrature over x, the mean
-    of what log odds of L say, ``log 2 − h_b(p) = (L/2) tanh(L/2) − log cosh(L/2)``."""
+    of ``log 2 − h_b(p)``, of log odds L: ``(L/2) tanh(L/2) − log cosh(L/2)``."""
     ratio, mass = log_ratio(alpha, h)
-    half = ratio / 2
-    log_cosh = np.where(
-        half < 1, -np.log1p(-(np.tanh(half) ** 2)) / 2, np.logaddexp(half, -half) - LOG_2
-    )
-    return np.sum(mass * (1 + np.exp(-ratio)) * (half * np.tanh(half) - log_cosh))
+    half, odds = ratio / 2, np.exp(-ratio)
+    small = np.tanh(np.minimum(half, 1))
+    near_evens = half * np.tanh(half) + np.log1p(-(small**2)) / 2
+    near_certain = LOG_2 - np.log1p(odds) - ratio * odds / (1 + odds)
+    return np.sum(mass * (1 + odds) * np.where(half < 1, near_evens, near_certain))
 
 
 @given(

@@ -268,7 +268,7 @@ def test_what_no_theorem_speaks_of_is_refused(call, words):
         ),
         (
             lambda: approximation_bound(Problem("tanh", 0.5, 3, 2, 1, 1), 10**400),
-            r"width = 1.*: must be an even whole number from 2 to 2\^40",
+            r"width = 1.*: must be an even whole number, 2 or above and up to 10\^300",
         ),
     ],
 )

@@ -110,15 +110,15 @@ def test_numbers_of_sequences_may_be_any_whole_numbers_that_a_float_can_hold():
 
 
 def test_an_error_shows_the_number_that_was_given():
-    with pytest.raises(ArgumentError, match=r"^p = 1\.5: must be in \[0, 1\]\.$"):
+    with pytest.raises(ArgumentError, match=r"^p = 1\.5: must be 0, or in \[1e-150, 1\]\.$"):
         LAW.ppf(1.5)
-    with pytest.raises(ArgumentError, match=r"^n_sequences = 0\.5: must be 1 or above\.$"):
+    with pytest.raises(ArgumentError, match=r"^n_sequences = 0\.5: must be a number from 1 to 1e\+150\.$"):
         detection.detection_error(0.5, 1.0, 1.0, 1.5)
 
 
 @pytest.mark.parametrize("parameter", ["scale", "loc"])
 def test_parameters_are_within_the_range_of_a_float(parameter):
-    with pytest.raises(ArgumentError, match=f"{parameter} = 1000.*: must be a finite number"):
+    with pytest.raises(ArgumentError, match=f"{parameter} = 1000.*: must be a number from"):
         SymmetricStable(1.5, **{parameter: 10**400})
 
 

@@ -112,6 +112,8 @@ def serve():
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # a kernel ends when its parent does
     for name in LIBRARIES:
         import_module(name)
+    # imported outside of a kernel, pandas cuts tables to the width of a terminal
+    import_module("pandas").set_option("display.max_columns", 20)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what ended is not waited for
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
     for line in sys.stdin:

@@ -35,7 +35,7 @@ def test_printed_pages_have_bookmarks_and_text(tmp_path):
     subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=True)
     reader = PdfReader(path)
     titles = [entry.title for entry in reader.outline if not isinstance(entry, list)]
-    assert "Notation" in titles
+    assert "Notation and glossary" in titles
     text = "".join(page.extract_text() for page in reader.pages)
     assert "(37, 58)" in text  # a formula's number
     assert "\\frac" not in text
