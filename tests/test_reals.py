@@ -112,7 +112,9 @@ def test_numbers_of_sequences_may_be_any_whole_numbers_that_a_float_can_hold():
 def test_an_error_shows_the_number_that_was_given():
     with pytest.raises(ArgumentError, match=r"^p = 1\.5: must be 0, or in \[1e-150, 1\]\.$"):
         LAW.ppf(1.5)
-    with pytest.raises(ArgumentError, match=r"^n_sequences = 0\.5: must be a number from 1 to 1e\+150\.$"):
+    with pytest.raises(
+        ArgumentError, match=r"^n_sequences = 0\.5: must be a number from 1 to 1e\+150\.$"
+    ):
         detection.detection_error(0.5, 1.0, 1.0, 1.5)
 
 
