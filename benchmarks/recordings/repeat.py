@@ -104,6 +104,8 @@ def arms_of(part: str) -> list[Arm]:
     if part.startswith("speed-"):
         chosen = {"speed-gru": 2, "speed-lstm": 3, "speed-layer": 4}[part]
         return _both(rows[chosen])
+    if part == "longer":
+        return _both([replace(arm, cap=6000) for arm in (*rows[3], *rows[4])])
     if part in ("clock", "clock-again"):
         supply, count = ("set", 256) if part == "clock" else ("again", 0)
         return [replace(base, gate=gate, supply=supply, count=count) for gate in STAIRS]
@@ -132,7 +134,7 @@ def arms_of(part: str) -> list[Arm]:
 
 
 PARTS = ("speed-mingru", "speed-gru", "speed-lstm", "speed-layer", "clock", "gates", "rivals",
-         "columns", "rates-gated", "rates-layer", "clock-again")  # fmt: skip
+         "columns", "rates-gated", "rates-layer", "clock-again", "longer")  # fmt: skip
 
 
 def sample(arm: Arm, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
