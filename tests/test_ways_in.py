@@ -3,11 +3,8 @@
 import re
 from itertools import pairwise
 
-import torch
-
 from tests.built_book import BOOK, DOCUMENTS, PARTS, ROOT, article
 from tests.built_book import page as built_page
-from tests.test_diagnose import Net
 
 
 def test_parts_have_names_pages_one_place_and_each_leads_to_the_next():
@@ -40,17 +37,6 @@ def test_the_code_has_every_name_that_the_page_of_notation_gives_it():
     source = "".join(path.read_text() + path.stem for path in modules)
     assert len(names) > 20
     assert [name for name in names if not re.search(rf"\b{name}\b", source)] == []
-
-
-def test_lines_for_your_own_network_run(capsys):
-    text = (ROOT / "book" / "intro.md").read_text()
-    (lines,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(64, 24, 1, generator=generator)
-    labels = torch.randint(2, (64,), generator=generator)
-    names = {"torch": torch, "net": Net(outputs=2), "loader": [(inputs, labels)]}
-    exec(compile(lines, "book/intro.md", "exec"), names)
-    assert "lag" in names["found"].data.dims
 
 
 def test_every_entry_of_the_bibliography_is_cited():

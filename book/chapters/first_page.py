@@ -1,10 +1,9 @@
-"""The pictures of the first page: detecting a lag and learning it, and gates that open."""
+"""The first page's left picture: detecting a lag, and learning it."""
 
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from scipy import special
 
@@ -66,24 +65,3 @@ def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
     axes.minorticks_off()
     axes.set(xlabel="envelope f before training (smaller →)", ylabel="number of sequences")
     axes.set_title("Learning does not wait until\nthe gradient shows the lag", fontsize=10)
-
-
-def draw_gates_opening(axes: Axes, looks: pd.DataFrame) -> None:
-    """Draw the envelope along training, a line a start, up to the look at which half is learned.
-
-    Args:
-        axes: Where to draw.
-        looks: Columns `gate`, `step`, `share` and `envelope` of one seed.
-    """
-    starts = list(looks.groupby("gate"))
-    colours = sns.color_palette("viridis", len(starts))
-    for (_, course), colour in zip(starts, colours, strict=True):
-        course = course.sort_values("step")
-        axes.plot(course["step"], course["envelope"], color=colour)
-        learned = course[course["share"] >= 0.5]
-        if len(learned):
-            axes.plot(learned["step"].iloc[0], learned["envelope"].iloc[0], "o", color=SHADES[1])
-    axes.plot([], [], "o", color=SHADES[1], label="half learned")
-    axes.set(yscale="log", xlabel="steps of training", ylabel="envelope f")
-    axes.legend(loc="lower right")
-    axes.set_title("Training first opens the gates;\nthen the lag is learned", fontsize=10)

@@ -27,6 +27,7 @@ def draw_opening(axes: Axes, looks: pd.DataFrame, gates: tuple[float, ...]) -> N
         if last["share"] >= HALF:
             axes.plot(last["step"], last["envelope"], "o", color=to_hex(colour), ms=6)
     axes.axhline(1, color="black", lw=0.7, ls=":")
+    axes.text(0.97, 0.06, "dot: half learned", transform=axes.transAxes, ha="right")
     axes.set(yscale="log", xlabel="training step", ylabel="envelope over 20 steps")
 
 
