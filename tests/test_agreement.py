@@ -11,6 +11,7 @@ from scipy import stats
 
 from book.chapters.agreement import (
     correlation_interval,
+    in_strata,
     over_rows,
     rank_correlation,
 )
@@ -48,6 +49,9 @@ def test_within_strata_covariances_and_variances_add_up(within, ties):
     for of_predictor in scores:
         expected.append(stats.pearsonr(outcome, centred_ranks(of_predictor)).statistic)
     np.testing.assert_allclose(rank_correlation(scores, share, within), expected)
+    if within == ("model", "seed"):  # all but the last axis
+        found = [in_strata(one.values, share.values) for one in scores]
+        np.testing.assert_allclose(found, expected)
 
 
 def test_what_is_constant_missing_or_infinite():

@@ -56,6 +56,23 @@ def rank_correlation(
     return np.where(variance_of_share > 0, coefficients, np.nan)
 
 
+def in_strata(scores: Array, outcome: Array) -> float:
+    """Return Spearman's coefficient over the last axis; all other axes make strata.
+
+    Of few units: each is compared with each, as a bootstrap repeats it some thousand times.
+    """
+
+    def centred_ranks(values: Array) -> Array:
+        """Return half of how many of its stratum a number exceeds, less how many exceed it."""
+        one = values[..., :, None]
+        other = values[..., None, :]
+        return ((one > other).sum(-1) - (one < other).sum(-1)) / 2
+
+    x = centred_ranks(scores)
+    y = centred_ranks(outcome)
+    return float((x * y).sum() / np.sqrt((x**2).sum() * (y**2).sum()))
+
+
 def over_rows(
     rows: pd.DataFrame, scores: Sequence[str], outcome: str, within: Sequence[str]
 ) -> Interval:
