@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from book.chapters.five_laws import FiveLaws, fit_laws
+from book.chapters.five_laws import FiveLaws, fit_each
 from book.claims.claim import Measured, estimate, over
 from lwcore import inference
 from lwcore.signatures import require
@@ -150,21 +150,15 @@ def decay_laws(run: xr.Dataset) -> xr.Dataset:
     of_fit = ["r_squared", "aicc"]
     of_law = ["decay", "slow", "tempering"]
 
-    def fit(envelope: NDArray[np.float64]) -> NDArray[np.float64]:
-        rows = []
-        for fitted in fit_laws(run.lag.values, envelope):
+    envelopes: Any = run.envelope.transpose(..., "lag")
+    rows = []
+    for laws in fit_each(run.lag.values, envelopes.values.reshape(-1, run.lag.size)):
+        for fitted in laws:
             row = [getattr(fitted, name) for name in of_fit]
-            row += [getattr(fitted.law, name, np.nan) for name in of_law]
-            rows.append(row)
-        return np.array(rows)
-
-    table: Any = xr.apply_ufunc(
-        fit,
-        run.envelope,
-        vectorize=True,
-        input_core_dims=[["lag"]],
-        output_core_dims=[["law", "number"]],
-    )
+            rows.append(row + [getattr(fitted.law, name, np.nan) for name in of_law])
+    one_lag = envelopes.isel(lag=0, drop=True)
+    table = one_lag.expand_dims(law=len(FiveLaws._fields), number=5).transpose(..., "law", "number")
+    table = table.copy(data=np.reshape(rows, table.shape))
     with_names = table.assign_coords(law=list(FiveLaws._fields), number=[*of_fit, *of_law])
     return with_names.to_dataset("number")
 

@@ -50,10 +50,13 @@ def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
     time constants between a tenth of the first lag and a thousand times the last. An envelope that
     rises is none of theirs.
     """
-    steps = list(lags)
-    four = fit_decay(steps, envelope)
-    lag = np.array(steps, float)
-    log_f = np.log(np.asarray(envelope, float))
+    return fit_each(lags, [envelope])[0]
+
+
+def fit_each(lags: Iterable[int], envelopes: ArrayLike) -> list[FiveLaws]:
+    """Fit five decay laws to each of some envelopes, (k, lags), at once: see `fit_laws`."""
+    lag = np.array(list(lags), float)
+    log_envelopes = np.log(np.asarray(envelopes, float))
     slowest = -np.log(1e3 * lag[-1])  # bounds of the rates, as logarithms
     fastest = np.log(10 / lag[0])
 
@@ -65,42 +68,50 @@ def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
         log_shares = special.log_expit(np.stack([-log_odds, log_odds], axis=-1))
         return log_shares, np.exp(np.stack([log_fast, log_slow], axis=-1))
 
-    def residuals(free: Array) -> Array:
+    def residuals(free: Array, log_f: Array) -> Array:
         """Return what is left of log f, with the amplitude fitted: its mean is left out."""
         log_shares, rates = log_shares_and_rates(free)
         log_parts = log_shares[..., None] - rates[..., None] * (lag - lag[0])
         fitted = np.logaddexp(log_parts[..., 0, :], log_parts[..., 1, :])
-        difference = fitted - (log_f - log_f[0])
+        difference = fitted - (log_f - log_f[..., :1])
         return difference - difference.mean(-1, keepdims=True)
 
     # A grid of the three free numbers; descent starts from the best of every fast rate.
     axes = [np.linspace(-1, 5, 13), np.linspace(-4, 3, 8), np.linspace(-1.5, 1.1, 13)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(13, -1, 3)
-    squares = np.square(residuals(grid)).sum(-1)
-    starts = grid[np.arange(13), squares.argmin(1)]
-    ends = _descend(residuals, starts)
-    squares_at_ends = np.square(residuals(ends)).sum(-1)
+    starts = []
+    for log_f in log_envelopes:
+        squares = np.square(residuals(grid, log_f)).sum(-1)
+        starts.append(grid[np.arange(13), squares.argmin(1)])
+    repeated = np.repeat(log_envelopes, 13, axis=0)
+    ends = _descend(lambda free: residuals(free, repeated), np.concatenate(starts))
+    squares_at_ends = np.square(residuals(ends, repeated)).sum(-1).reshape(-1, 13)
 
-    log_shares, rates = log_shares_and_rates(ends[squares_at_ends.argmin()])
-    log_at_zero = log_shares + rates * lag[0]
-    log_curve = special.logsumexp(log_at_zero - np.outer(lag, rates), axis=-1)
-    log_amplitude = np.mean(log_f - log_curve) + special.logsumexp(log_at_zero)
-    decay, slow = np.exp(-rates)
-    law = TwoExponentials(
-        amplitude=float(np.exp(log_amplitude)),
-        decay=float(decay),
-        slow=float(slow),
-        share=float(special.expit(log_at_zero[1] - log_at_zero[0])),
-    )
-    fitted = LawFit(law, *r_squared_and_aicc(squares_at_ends.min(), 4, log_f))
-    return FiveLaws(*four, fitted)
+    fitted = []
+    for envelope, log_f, places, squares in zip(
+        np.asarray(envelopes), log_envelopes, ends.reshape(-1, 13, 3), squares_at_ends, strict=True
+    ):
+        log_shares, rates = log_shares_and_rates(places[squares.argmin()])
+        log_at_zero = log_shares + rates * lag[0]
+        log_curve = special.logsumexp(log_at_zero - np.outer(lag, rates), axis=-1)
+        log_amplitude = np.mean(log_f - log_curve) + special.logsumexp(log_at_zero)
+        decay, slow = np.exp(-rates)
+        law = TwoExponentials(
+            amplitude=float(np.exp(log_amplitude)),
+            decay=float(decay),
+            slow=float(slow),
+            share=float(special.expit(log_at_zero[1] - log_at_zero[0])),
+        )
+        two = LawFit(law, *r_squared_and_aicc(squares.min(), 4, log_f))
+        fitted.append(FiveLaws(*fit_decay(lag.astype(int).tolist(), envelope), two))
+    return fitted
 
 
 def _descend(residuals: Callable[[Array], Array], starts: Array) -> Array:
     """Go downhill from every start at once, by Levenberg and Marquardt's method.
 
     Args:
-        residuals: Gives residuals (..., n) of free numbers (..., k).
+        residuals: Gives residuals (..., starts, n) of free numbers (..., starts, k).
         starts: Shape (starts, k).
     """
     here = starts
@@ -108,9 +119,9 @@ def _descend(residuals: Callable[[Array], Array], starts: Array) -> Array:
     damping = np.full(len(here), 1e-2)
     unit = np.eye(here.shape[-1])
     for _ in range(_DESCENT_STEPS):
-        ahead = residuals(here[:, None] + _DIFFERENCE * unit)
-        behind = residuals(here[:, None] - _DIFFERENCE * unit)
-        slopes = (ahead - behind) / (2 * _DIFFERENCE)
+        ahead = residuals(here + _DIFFERENCE * unit[:, None])
+        behind = residuals(here - _DIFFERENCE * unit[:, None])
+        slopes = np.moveaxis((ahead - behind) / (2 * _DIFFERENCE), 0, 1)
         normal = slopes @ slopes.swapaxes(-1, -2)
         ridge = damping * normal.trace(axis1=-2, axis2=-1) + 1e-30
         damped = normal + ridge[:, None, None] * unit
