@@ -17,7 +17,6 @@ from lwcore.stats import Interval
 Array = NDArray[np.float64]
 
 _ROUNDS = 60  # of the fit, at the most
-_HALF_LOG_TAU = math.log(math.tau) / 2
 _CLOSE = 1e-9  # a gain of the log-likelihood at which the fit ends
 
 
@@ -69,7 +68,7 @@ class _Censored(NamedTuple):
         with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
             log_inside = log_above + np.log1p(-np.exp(log_below - log_above))
             total = np.nan_to_num((self.weights * log_inside).sum(1), nan=-np.inf)
-            density = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_inside)
+            density = np.exp(stats.norm.logpdf(z) - log_inside)
         signs = np.array([-1.0, 1.0])[:, None, None]  # a higher lower end leaves less room
         return total, density * signs, np.where(np.isfinite(z), z, 0)
 
@@ -120,25 +119,18 @@ def censored_fit(
     responses = _Censored(known, ends, weights)
 
     total, derivatives, z = responses.likelihood(theta)
-    going = np.arange(len(weights))  # the draws whose fit still gains
     for _ in range(_ROUNDS):
         before = total
         step = responses.newton_step(derivatives, z)
         for _ in range(_ROUNDS):  # halved where it leads downhill
-            total, derivatives, z = responses.likelihood(theta[going] + step)
+            total, derivatives, z = responses.likelihood(theta + step)
             worse = total < before
             if not worse.any():
                 break
             step[worse] /= 2
-        theta[going] += step
-        gains = total - before >= _CLOSE
-        if not gains.any():
+        theta = theta + step
+        if (total - before).max() < _CLOSE:
             break
-        going = going[gains]
-        total = total[gains]
-        derivatives = derivatives[:, gains]
-        z = z[:, gains]
-        responses = responses._replace(weights=responses.weights[gains])
     return theta[:, :-1] / theta[:, -1:]
 
 
