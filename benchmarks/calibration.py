@@ -1,5 +1,7 @@
-"""How often windows are wrong: rules of detection on drawn numbers, and on networks whose error is
-noise (``python -m benchmarks.calibration``)."""
+"""How often windows are wrong: rules of detection on drawn numbers.
+
+``python -m benchmarks.calibration`` records it.
+"""
 
 import itertools
 from pathlib import Path
@@ -9,9 +11,8 @@ import xarray as xr
 from rich.progress import track
 
 from benchmarks.planted import PLANTED, counts, draw
-from lwcore import experiment, results
-from lwcore.experiment.config import Config, DiagnosticSettings
-from lwcore.experiment.measure import observe
+from lwcore import results
+from lwcore.experiment.config import DiagnosticSettings
 
 FOLDER = Path(__file__).parents[1] / "book" / "results" / "trust"
 ALPHAS = (1.2, 1.5, 1.8, 2.0)
@@ -20,7 +21,6 @@ TRIALS = 1000
 AT_ONCE = 50
 SIGNIFICANCE = 0.05  # a level at which a thousand trials can tell right from wrong
 TRUTHS = {"nothing": (0.0,) * len(PLANTED), "planted": PLANTED}
-NETWORK_TRIALS = {64: 400, 256: 100}  # of the same numbers, taken together otherwise
 
 
 def drawn() -> xr.Dataset:
@@ -49,32 +49,6 @@ def drawn() -> xr.Dataset:
     return _combined(parts).assign_attrs(trials=TRIALS)
 
 
-def networks() -> xr.Dataset:
-    """Count on trained networks whose error is replaced by noise."""
-    most = max(n * trials for n, trials in NETWORK_TRIALS.items())
-    models = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
-    config = Config.named("quick").replace(
-        models=models,
-        seeds=(212,),
-        diagnostics={"sequences": 2 * most, "significance": SIGNIFICANCE},
-    )
-    parts = []
-    for (model, seed), network in track(experiment.networks(config).items(), "networks"):
-        fresh = experiment.fresh_sequences(config, seed)
-        observed = observe(network, fresh, config.diagnostics, seed)
-        noise = observed.sel(source="noise", drop=True)
-        for n, trials in NETWORK_TRIALS.items():
-            used = noise.isel(sequence=slice(n * trials))
-            by_trial = used.coarsen(sequence=n).construct(sequence=("trial", "sequence"))
-            batches = []
-            for start in range(0, trials, AT_ONCE):
-                batch = by_trial.isel(trial=slice(start, start + AT_ONCE))
-                batches.append(counts(batch, config.diagnostics))
-            total = _total(batches).assign(trials=trials)
-            parts.append(total.expand_dims(model=[model], n_sequences=[n]))
-    return _combined(parts).assign_attrs(configuration=config.model_dump_json())
-
-
 def _total(batches: list[xr.Dataset]) -> xr.Dataset:
     """Return the sum of counts of several batches of trials."""
     return sum(batches[1:], batches[0])
@@ -89,11 +63,10 @@ def _combined(parts: list[xr.Dataset]) -> xr.Dataset:
 
 def main() -> None:
     """Measure and record."""
-    for name, measure in {"calibration": drawn, "calibration-networks": networks}.items():
-        data = measure()
-        attributes = {"name": name, "significance": SIGNIFICANCE, "fingerprint": name}
-        attributes = data.attrs | attributes | results.environment()
-        results.save(data.assign_attrs(attributes), FOLDER / f"{name}.nc")
+    data = drawn()
+    attributes = {"name": "calibration", "significance": SIGNIFICANCE, "fingerprint": "calibration"}
+    attributes = data.attrs | attributes | results.environment()
+    results.save(data.assign_attrs(attributes), FOLDER / "calibration.nc")
 
 
 if __name__ == "__main__":
