@@ -50,7 +50,7 @@ def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
     time constants between a tenth of the first lag and a thousand times the last. An envelope that
     rises is none of theirs.
     """
-    return fit_each(lags, [envelope])[0]
+    return fit_each(lags, np.asarray(envelope)[None])[0]
 
 
 def fit_each(lags: Iterable[int], envelopes: ArrayLike) -> list[FiveLaws]:
