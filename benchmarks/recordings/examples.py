@@ -1,0 +1,148 @@
+"""What chapters show and measure no claim by: trained and diagnosed once, some two minutes.
+
+``python -m benchmarks.recordings.examples`` writes `book/results/examples`. A language model of
+characters (*Measure your own network*) is diagnosed as if nothing had been learned, with another
+seed, and of the loss as it is; three forecasters are trained; ConstGate is measured at four gates
+(*The matched statistic*).
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import xarray as xr
+from torch import Tensor, nn
+
+from book.chapters import readers
+from lwcore import experiment, results
+from lwcore.diagnose import diagnose
+from lwcore.experiment.measure import observe
+from lwcore.inference import signal_and_noise
+
+FOLDER = Path(__file__).parents[2] / "book" / "results" / "examples"
+LETTERS = 32  # characters in a sequence
+TRAINED = 3000  # sequences of text
+UNSEEN = 400
+GATES = (0.1, 0.2, 0.34, 0.5)
+
+
+class LanguageModel(nn.Module):
+    """Predicts the next character from those before it: two layers of causal attention."""
+
+    def __init__(self, characters: int, width: int = 32) -> None:
+        """Start as PyTorch starts its layers."""
+        super().__init__()
+        self.letter = nn.Embedding(characters, width)
+        self.place = nn.Embedding(LETTERS, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.next = nn.Linear(width, characters)
+
+    def forward(self, text: Tensor) -> Tensor:
+        """Return scores of the next character, (B, T, characters)."""
+        steps = text.shape[1]
+        hidden = self.letter(text) + self.place.weight[:steps]
+        mask = nn.Transformer.generate_square_subsequent_mask(steps)
+        return self.next(self.layers(hidden, mask, is_causal=True))
+
+
+def text() -> tuple[Tensor, Tensor, int]:
+    """Return pieces of Python's documentation, the characters that follow, and their number.
+
+    A piece that shares half of its characters in a row with one before it is left out: sequences
+    have to be independent.
+    """
+    documentation = " ".join(topics[name] for name in sorted(topics))
+    letters = " ".join(documentation.split()).lower()
+    length = LETTERS + 1
+    half = LETTERS // 2
+    starts = np.random.default_rng(0).permutation(len(letters) // length) * length
+    seen: set[str] = set()  # runs of characters, half as long as a piece
+    pieces: list[str] = []
+    for start in starts.tolist():
+        piece = letters[start : start + length]
+        runs = {piece[place : place + half] for place in range(half + 2)}
+        if seen.isdisjoint(runs):
+            pieces.append(piece)
+            seen |= runs
+        if len(pieces) == TRAINED + UNSEEN:
+            break
+    alphabet = {letter: code for code, letter in enumerate(sorted(set(letters)))}
+    codes = torch.tensor([[alphabet[letter] for letter in piece] for piece in pieces])
+    return codes[:, :-1], codes[:, 1:], len(alphabet)
+
+
+def language_model() -> None:
+    """Train the language model, and diagnose it three times on text that it has not seen."""
+    pieces, following, characters = text()
+    torch.manual_seed(0)
+    net = LanguageModel(characters)
+    readers.fit(net, pieces[:TRAINED], following[:TRAINED], epochs=3)
+    unseen = pieces[TRAINED:], following[TRAINED:]
+    ask: Callable[..., Any] = functools.partial(
+        diagnose, net, unseen, n_sequences=TRAINED, progress=False
+    )
+    ask(source="target").save(FOLDER / "language-model.nc")
+    ask(source="target", seed=1).save(FOLDER / "language-model-again.nc")
+    ask().save(FOLDER / "language-model-left.nc")
+
+
+def forecasts() -> None:
+    """Train three forecasters on half of the houses, and record their errors on the other."""
+    hours, next_hour = readers.loads()
+    half = len(hours) // 2
+    back = readers.DAY - 1
+    with_yesterday = torch.cat([hours[:, back:], hours[:, :-back]], dim=-1)
+
+    def error(inputs: Tensor, keep: float = 0.0) -> float:
+        torch.manual_seed(0)
+        net = readers.Forecaster(keep, inputs.shape[-1])
+        readers.fit(net, inputs[:half], next_hour[:half], epochs=30)
+        with torch.no_grad():
+            return (net(inputs[half:]) - next_hour[half:]).square().mean().item()
+
+    errors = {
+        "plain": error(hours),
+        "keeping": error(hours, keep=3.0),
+        "the day before as an input": error(with_yesterday),
+    }
+    left = pd.Series(errors, name="error left") / next_hour[half:].var().item()
+    left.rename_axis("forecaster").to_csv(FOLDER / "forecasts.csv")
+
+
+def gates() -> None:
+    """Measure untrained ConstGates at four gates, three seeds each, at lag 13."""
+    observed = []
+    for gate in GATES:
+        config = experiment.Config.named("quick").replace(
+            models=["ConstGate"],
+            seeds=[212, 1001, 2002],
+            network={"gate_init": gate},
+            task={"lags": [13], "coefficients": [1.0]},
+        )
+        settings = config.diagnostics.model_copy(update={"lags": (13, 19), "orders": ("zeroth",)})
+        for (_, seed), member in experiment.networks(config, trained=False).items():
+            sequences = experiment.fresh_sequences(config, seed, 768)
+            observed.append(observe(member, sequences, settings, seed, ["target"]))
+    every = xr.concat(observed, "network")
+    every = every.isel(probe=np.isin(every.view, ["zeroth", "gradient"]))
+    measured = signal_and_noise(every).assign(envelope=every.envelope).sel(lag=13)
+    about = {"name": "gates", "fingerprint": "gates"} | results.environment()
+    results.save(measured.assign_attrs(about), FOLDER / "gates.nc")
+
+
+def main() -> None:
+    """Record all."""
+    torch.set_num_threads(1)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for record in (language_model, forecasts, gates):
+        record()
+
+
+if __name__ == "__main__":
+    main()
