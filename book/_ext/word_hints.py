@@ -7,19 +7,9 @@ The explanation is the first paragraph of the word's entry, as plain text. The t
 
 from docutils import nodes
 from sphinx.addnodes import glossary
-from sphinx.util.docutils import SphinxRole
 
 PAGE = "book/notation"
 MARK = 'data-bs-toggle="tooltip"'
-
-
-class Symbol(SphinxRole):
-    """A formula; ``{symbol}`` is what links to the notation were written with."""
-
-    def run(self):
-        """Set it."""
-        written = self.text.partition(" <")[0]
-        return [nodes.math(written, written)], []
 
 
 def explanations(doctree) -> dict[str, str]:
@@ -57,6 +47,5 @@ def mark(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Connect them."""
-    app.add_role("symbol", Symbol())
     app.connect("doctree-resolved", explain)
     app.connect("html-page-context", mark)
