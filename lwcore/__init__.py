@@ -1,38 +1,15 @@
 """Learnability windows of gated recurrent networks: the paper's equations as functions.
 
-Two halves meet in `lwcore.experiment`. The law of the noise, detection and window (`stable`,
-`detection`, `window`, `stats`, `elman`) need no PyTorch; the networks (`tasks`, `cells`, `trace`,
-`network`, `transport`, `gradient`) need PyTorch. `experiment` runs a configuration from training to
-results, `diagnose` measures a network of your own.
+The law of the noise, detection and window (`stable`, `detection`, `window`, `stats`, `elman`) need
+no PyTorch; the networks (`tasks`, `cells`, `trace`, `network`, `transport`, `gradient`) do.
+`experiment` runs a configuration from training to results, `diagnose` measures your own network.
 
-A module is imported when it is first named, so that ``import lwcore`` is instant and
-``lwcore.stable`` works without another import.
+A module is imported when it is first named: ``lwcore.stable`` works without another import.
 """
 
+# ruff: noqa: F822 - `__getattr__` knows what `__all__` names
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lwcore import (
-        cells,
-        detection,
-        diagnose,
-        elman,
-        experiment,
-        figures,
-        gradient,
-        inference,
-        network,
-        results,
-        stable,
-        stats,
-        tables,
-        tasks,
-        trace,
-        transport,
-        window,
-    )
 
 __version__ = "0.1.0"
 

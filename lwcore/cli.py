@@ -136,8 +136,6 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     """Print what a result file holds, a diagnosis too: what was found, and its provenance."""
     from lwcore import results
 
-    if figure is not None:
-        _require_drawable(figure)
     data = results.load(path)
     is_diagnosis = "measured_on" in data.attrs
     is_drawn = is_diagnosis or "step" in data.dims
@@ -213,38 +211,21 @@ def claims(
 
 def _dask_client(address: str) -> Any:
     """Connect to a Dask scheduler."""
-    try:
-        from distributed import Client
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"--scheduler needs Dask ({error}): pip install 'lwcore[cluster]'."
-        ) from None
+    from distributed import Client
+
     try:
         return Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ConnectionError(f"scheduler = {address!r}: no Dask scheduler ({error}).") from None
 
 
-def _require_drawable(path: Path) -> None:
-    """Refuse, before any work, a path to which no figure can be written."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    # PGF is drawn by a TeX that may be missing.
-    known = sorted(set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"})
-    ending = path.suffix.removeprefix(".").lower()
-    require("figure", str(path), ending in known, f"a file that ends in one of {', '.join(known)}")
-    require("figure", str(path), path.parent.is_dir(), "in a folder that exists")
-    require("figure", str(path), not path.is_dir(), "a file, and no folder")
-
-
 def _draw(plot: Callable[[], Any], path: Path) -> None:
     """Draw a figure into a file, on white: it may be seen on any ground."""
+    from lwcore.figures import use_book_style
     from lwcore.results import write_atomically
 
     ending = path.suffix.removeprefix(".").lower()
     options: Any = {"format": ending, "dpi": 150, "facecolor": "white"}
-    from lwcore.figures import use_book_style
-
     use_book_style()
     figure = plot()
     write_atomically(path, lambda temporary: figure.savefig(temporary, **options))

@@ -1,10 +1,10 @@
 """Detection of the sign of a lag's gradient (Section 5, Appendices C and D).
 
-What a network learns about a lag ℓ, about inputs of ℓ steps ago, comes from the part of the
-gradient that has flowed back over ℓ steps. One sequence gives one number for it, the matched
-statistic: its mean ``Δ = f(ℓ) m̄(ℓ)``, plus heavy-tailed noise of scale σ. A lag is detected when N
-independent sequences tell the sign of that mean. So one of the two laws SαS(location ±Δ, scale σ)
-of Eq. (31) is to be named, and all functions here say how well, or from how many sequences.
+What a network learns about inputs of ℓ steps ago comes from the part of the gradient that has
+flowed back over ℓ steps. One sequence gives one number for it, the matched statistic: its mean
+``Δ = f(ℓ) m̄(ℓ)``, plus heavy-tailed noise of scale σ. A lag is detected when N independent
+sequences tell the sign of that mean. So one of the two laws SαS(location ±Δ, scale σ) of Eq. (31)
+is to be named: how well, or from how many sequences?
 
 Results depend on Δ/σ only, and arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the
 ``alignment``, P_e or ε the ``error``. The ``detector`` says who names the sign, and so which
@@ -22,8 +22,7 @@ In formulas, h is Δ/σ, the laws at +Δ and −Δ have the densities p₊ and p
 from __future__ import annotations
 
 import functools
-from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from scipy import special
@@ -31,8 +30,8 @@ from scipy import special
 from lwcore.signatures import (
     ArgumentError,
     FiniteReals,
+    Range,
     checked,
-    constrained,
     floats,
     require,
     unchecked,
@@ -40,12 +39,8 @@ from lwcore.signatures import (
 from lwcore.stable.law import LARGEST, LEAST, SymmetricStable, log_ratio
 from lwcore.stable.standard import TAIL, Array, panel_rule, standard_law
 
-if TYPE_CHECKING:
-    TailIndexAboveOne = float
-    Error = float
-else:
-    TailIndexAboveOne = constrained(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
-    Error = constrained(Real, "a number in [1e-150, 0.5)", lambda error: LEAST <= error < 0.5)
+TailIndexAboveOne = Annotated[float, Range("a number in (1, 2]", lambda alpha: 1 < alpha <= 2)]
+Error = Annotated[float, Range("a number in [1e-150, 0.5)", lambda error: LEAST <= error < 0.5)]
 Detector = Literal["mean", "likelihood", "paper_v2"]  # each with an exponent of its own
 ExactDetector = Literal["mean", "likelihood", "median"]  # whose errors are computed exactly
 Observer = Literal["mean", "likelihood"]  # of the mean alone, or of all values
@@ -67,8 +62,6 @@ _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 def rate_exponent(alpha: TailIndexAboveOne, detector: Detector = "mean") -> float:
     """Return the rate exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
 
-    Averaging N values of tail index α leaves noise of scale ``σ N^(1/α − 1)``; it falls to Δ at
-    ``N = (σ/Δ)^(α/(α − 1))``. A test that knows the law weighs outliers less and needs p = 2.
     Implements Eq. (31) in its exponent, which is that of Eq. (37) too.
 
     Examples:
@@ -90,11 +83,11 @@ def sample_complexity(
 ) -> Array:
     """Return N(ℓ), how many sequences it takes to name the sign of a lag's gradient.
 
-    The matched statistic of one sequence has the mean ``Δ = f m̄``, Eq. (29), in noise of scale σ_α.
-    In the average over N sequences the noise has the scale ``σ_α N^(−1/p)``, p = α/(α − 1). The
+    The matched statistic of one sequence has the mean ``Δ = f m̄``, Eq. (29), in noise of scale σ_α;
+    in the average over N sequences the noise has the scale ``σ_α N^(−1/p)``, p = α/(α − 1). The
     sign of the average is right with probability 1 − ε once ``f m̄ ≥ C σ_α N^(−1/p)``, which gives
-    ``N = (C σ_α/(m̄ f))^p``. So halving the envelope f takes 2^p times the sequences. Each detector
-    has a p and a C of its own:
+    ``N = (C σ_α/(m̄ f))^p``: half the envelope f takes 2^p times the sequences. Each detector has a
+    p and a C of its own:
 
     * ``"mean"``: p = α/(α − 1), C = F_α⁻¹(1 − ε), F_α the law of scale 1. The sign of the average;
       take it for what averaging, as gradient descent does, can tell.
@@ -159,10 +152,7 @@ def detection_threshold(
 
 
 def noise_over_alignment(scale: Array, alignment: Array) -> Array:
-    """Return σ/m̄, infinite where no alignment is left.
-
-    A negative mean names the wrong sign, whatever N: no number is enough, as for a mean of 0.
-    """
+    """Return σ/m̄, infinite where no alignment is left: a negative mean names the wrong sign."""
     require("scale", scale, scale > 0, "above 0")
     m = np.abs(np.maximum(alignment, 0))  # −0 is 0
     with np.errstate(divide="ignore", over="ignore"):
@@ -215,10 +205,9 @@ def lan_divergence(
     n_sequences: FiniteReals = 1,
     detector: Detector = "likelihood",
 ) -> Array:
-    """Return the divergence's LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)``, in nats.
+    """Return the divergence's approximation ``½ I_α (2Δ/σ)² N^(2/p)``, an upper bound, in nats.
 
-    LAN is *local asymptotic normality*: small shifts of any law with a Fisher information look like
-    those of a Gaussian. The approximation is an upper bound.
+    It holds for small shifts, by *local asymptotic normality* (LAN).
 
     Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `detector`:
     ``"likelihood"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
@@ -294,9 +283,8 @@ def _entropy_deficit(log_odds: Array) -> Array:
 def fano_error(information: FiniteReals) -> Array:
     """Return Fano's least error of any test, if at most I nats are observed.
 
-    Solves ``h_b(P_e) = log 2 − I``: no test can know more of the sign than what is observed. The
-    inequality is the one behind Eq. (34): from an *upper* bound on I, as ``kl_divergence/4``,
-    follows a *necessary* N. From a lower one, as in Eq. (33), follows nothing.
+    Solves ``h_b(P_e) = log 2 − I``, the inequality behind Eq. (34): from an *upper* bound on I, as
+    ``kl_divergence/4``, follows a *necessary* N. From a lower one, as in Eq. (33), follows nothing.
     """
     nats = floats("information", information)
     require("information", nats, nats >= 0, "0 or above")
@@ -316,8 +304,7 @@ def fano_error(information: FiniteReals) -> Array:
 def hellman_raviv_error(information: FiniteReals) -> Array:
     """Return Hellman and Raviv's largest error of the best test, ``P_e ≤ ½ (1 − I/log 2)``.
 
-    Given the observation, the test errs with probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of
-    a concave function. From a *lower* bound on I follows a *sufficient* N, N(ℓ) in Eq. (37).
+    From a *lower* bound on I follows a *sufficient* N, N(ℓ) in Eq. (37).
     """
     nats = floats("information", information)
     require("information", nats, (nats >= 0) & (nats <= _LOG_2), "in [0, log 2]")
@@ -332,8 +319,6 @@ def necessary_sequences(
 
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
     ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α.
-    (I and the symmetrised KL are f-divergences; their generators' second derivatives have the ratio
-    ``t/(2 (1 + t)²) ≤ ⅛``.)
     """
     with np.errstate(divide="ignore", over="ignore"):
         needed_nats = _entropy_deficit(-special.logit(error))
@@ -450,8 +435,7 @@ def least_sequences(
 ) -> Array:
     """Return the least whole number of sequences at which a test has an error of at most ε.
 
-    The inverse of `detection_error` in N, to a relative accuracy of 1e-12, and so Eq. (37) without
-    a constant or an exponent put in by hand.
+    The inverse of `detection_error` in N, to a relative accuracy of 1e-12: Eq. (37), exactly.
     """
     h, _ = _in_scales(shift, scale, 1)
     if detector == "mean":

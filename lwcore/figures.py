@@ -1,9 +1,8 @@
 """What all figures share: colours, panels, lines with bands, and the last touch.
 
-When to use what: `panels` draws an array of named dimensions, a panel for each value of one of
-them. `canvas` gives empty panels, into which `band` and `model_band` draw lines, `window_lines` and
-`learned_lines` what a run gives most often. `done` or `signed` finishes a figure. `overview` is a
-whole run in one picture.
+`panels` draws an array of named dimensions. `canvas` gives empty panels, into which `band`,
+`model_band`, `window_lines` and `learned_lines` draw. `done` or `signed` finishes a figure.
+`overview` is a whole run in one picture.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ def panels(
         style: The dimension that dashes tell apart; its last value is solid.
         col: The dimension of which each value has a panel in a row.
         row: The same, one below the other.
-        width: Width of the figure, inches.
-        height: Height of a panel, inches.
+        width: Width of the figure, inches; `height` is that of a panel.
         axes: What is set on all axes, such as ``yscale="log"``.
 
     Examples:
@@ -131,11 +129,7 @@ def panels(
         height=height,
         aspect=width / height / n_columns,
     )
-    in_title = []
-    if row:
-        in_title.append("{row_name}")
-    if col:
-        in_title.append("{col_name}")
+    in_title = ["{row_name}"] * bool(row) + ["{col_name}"] * bool(col)
     grid.set_titles(", ".join(in_title))
     grid.set(ylabel=values.attrs.get("long_name", ""))
     grid.set(**axes)
@@ -143,14 +137,11 @@ def panels(
     if grid.legend is not None:
         # Panels that are told apart by colour, too, have its names above them.
         named_above = {hue, *labels} if style and hue in (col, row) else set()
-        handles = []
-        names = []
-        for handle, text in zip(grid.legend.legend_handles, grid.legend.texts, strict=True):
-            if text.get_text() not in named_above:
-                handles.append(handle)
-                names.append(text.get_text())
+        names = [text.get_text() for text in grid.legend.texts]
+        handles = dict(zip(names, grid.legend.legend_handles, strict=True))
+        kept = [name for name in names if name not in named_above]
         grid.legend.remove()
-        grid.figure.legend(handles, names, **_ABOVE)
+        grid.figure.legend([handles[name] for name in kept], kept, **_ABOVE)
     plt.close(grid.figure)
     return grid.figure
 
@@ -159,13 +150,9 @@ def panels(
 def canvas(
     count: Count, *, width: Positive = 8.6, height: Positive = 3.4, rows: Count = 1, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with some empty panels, row by row, for what `panels` does not draw.
+    """Return a figure, of a size in inches, with `count` empty panels, row by row.
 
-    Args:
-        count: Number of panels, in all rows together.
-        width: Width of the figure, inches.
-        height: Height of the figure, inches.
-        shared: Options of matplotlib's ``subplots``, such as ``sharey=True``.
+    What is `shared` are options of matplotlib's ``subplots``, such as ``sharey=True``.
     """
     figure = plt.figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(rows, count // rows, squeeze=False, **shared)
@@ -176,11 +163,9 @@ def canvas(
 def band(
     axes: Axes, x: xr.DataArray, y: xr.DataArray, *, quartiles: bool = False, **line: Any
 ) -> None:
-    """Draw a line, y's median over all dimensions that x has not, in a band of their spread.
+    """Draw a line, y's median over all dimensions that x has not, in a band of their range.
 
-    Args:
-        quartiles: Whether the band is the middle half; the whole range otherwise.
-        line: Options of the line, such as ``color``, which the band takes, too.
+    With `quartiles` the band is the middle half. The band takes the ``color`` of the line.
     """
     over = [dim for dim in y.dims if dim not in x.dims]
     if quartiles:
@@ -198,12 +183,7 @@ def band(
 def model_band(
     axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, marker: bool = True, **line: Any
 ) -> None:
-    """Draw a `band` in the colour of a model, with its marker, named for the legend.
-
-    Args:
-        marker: Whether the line has the model's marker at every point.
-        line: Options of `band`, which come before the model's.
-    """
+    """Draw a `band` in the colour of a model, with its marker, named for the legend."""
     of_model = {
         "color": COLOURS[model],
         "marker": MARKERS[model] if marker else None,
@@ -215,23 +195,14 @@ def model_band(
 
 @checked
 def legend_above(figure: Figure, axes: Axes) -> None:
-    """Name the lines of all panels once, above them; below stands the run they came from.
-
-    Args:
-        axes: The panel whose lines have the names.
-    """
+    """Name the lines of one panel, which are those of all panels, above the figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, columnspacing=1.0, handlelength=1.5, **_ABOVE)
 
 
 @checked
 def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
-    """Return a figure with legends and a trimmed frame, off pyplot's list: notebooks show it once.
-
-    Args:
-        with_legend: The panels that get a legend.
-        trim: Whether the upper and the right line of each frame go.
-    """
+    """Return a figure with legends and a trimmed frame, which a notebook shows once."""
     for axes in with_legend:
         axes.legend()
     if trim:
@@ -243,12 +214,7 @@ def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
 
 @checked
 def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
-    """Finish a figure as `done` does, with a line below it that says which run or sweep made it.
-
-    Args:
-        results: The run's result, whose configuration and revision are named.
-        with_legend: The panels that get a legend.
-    """
+    """Finish a figure as `done` does, with a line below it that says which run made it."""
     config = config_of(results)
     n_seeds = len(config.seeds)
     seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
@@ -263,11 +229,7 @@ def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
 
 @checked
 def overview(results: xr.Dataset) -> Figure:
-    """Draw a run in one picture: envelopes, what was learned, and two windows.
-
-    These are the paper's window, `inference.PAPER_V2`, and that which an optimiser meets,
-    `inference.OPTIMISER_VIEW`.
-    """
+    """Draw a run in one picture: envelopes, what was learned, and windows of two views."""
     figure, (carried, recovered, paper, own) = canvas(4, width=7.6, height=6, rows=2)
     _envelope_lines(carried, results)
     carried.set_title("What gates carry back")

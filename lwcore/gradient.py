@@ -42,16 +42,11 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Di
     parameters = dict(cell.named_parameters())
     # A Gaussian vector has no preferred direction; divided by its length it is uniform.
     draws = {}
-    squares = []
     for name, parameter in parameters.items():
-        draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        draws[name] = draw
-        squares.append(draw.square().sum())
+        draws[name] = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    squares = [draw.square().sum() for draw in draws.values()]
     length = torch.stack(squares).sum().sqrt()
-    direction = {}
-    for name, draw in draws.items():
-        direction[name] = (draw / length).to(parameters[name])
-    return direction
+    return {name: (draw / length).to(parameters[name]) for name, draw in draws.items()}
 
 
 @checked
@@ -68,12 +63,11 @@ def unit_length(vectors: Float[Tensor, "*many P"]) -> Float[Tensor, "*many P"]:
 def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
     """Return ``B_t w``: how much each step's state moves if the parameters move along w.
 
-    Only the parameters that the step itself uses move; the state before it is held fixed. This is
-    Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w. Rates act on the entries of it that
-    `Trace.carried` selects. For the movement of the whole scan see `total_sensitivity`.
+    The state before the step is held fixed: Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w. Rates
+    act on the entries of it that `Trace.carried` selects.
     """
-    given = _shapes_of(direction)
-    expected = _shapes_of(trace.parameters)
+    given = {name: tuple(tensor.shape) for name, tensor in direction.items()}
+    expected = {name: tuple(tensor.shape) for name, tensor in trace.parameters.items()}
     require("direction", given, given == expected, f"of the shapes of the parameters, {expected}")
     for name, tensor in direction.items():
         require(f"direction[{name!r}]", tensor, bool(tensor.isfinite().all()), "finite")
@@ -83,19 +77,13 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
     return movement
 
 
-def _shapes_of(direction: Direction) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each parameter's tensor, by name."""
-    return {name: tuple(tensor.shape) for name, tensor in direction.items()}
-
-
 @checked
 @own_precision
 def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
     """Return ``S_t = ds_t/dθ w``: how much states move if all steps' parameters move along w.
 
-    It follows ``S_t = B_t w + J_t S_{t−1}``, so the transport from earlier steps is in it already.
-    In the place of Eq. (3)'s ``B_t w`` it makes of the lag-ℓ part the sum of the parts of lag ℓ and
-    all longer ones.
+    It follows ``S_t = B_t w + J_t S_{t−1}``: in the place of Eq. (3)'s ``B_t w`` it makes of the
+    lag-ℓ part the sum of the parts of lag ℓ and all longer ones.
     """
     movement = immediate_sensitivity(trace, direction).clone()
     for t in range(1, trace.length):
@@ -133,9 +121,8 @@ def carry_back(
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
     """Carry all loss gradients back, and yield ``δ_tᵀ M_{t,ℓ}`` for each lag.
 
-    Implements Eq. (3). Rows belong to the end points t = max(ℓ, first) … T − 1 in order: the row of
-    t is a gradient in the state ``s_{t−ℓ}``. This is exact backpropagation; nothing is
-    approximated.
+    Implements Eq. (3), exactly. Rows belong to the end points t = max(ℓ, first) … T − 1 in order:
+    the row of t is a gradient in the state ``s_{t−ℓ}``.
 
     Args:
         lags: Whole numbers from 0 to T − 1 that increase; lag 0 is the loss gradient itself.
@@ -147,7 +134,7 @@ def carry_back(
     require("lags", given, given == in_order, requirement)
     require("first", first, first < trace.length, f"one of the {trace.length} steps")
     deltas = trace.lifted(_require_fit(trace, loss_gradients)[:, first:])
-    # A function of its own, so that arguments are refused at the call and not at the first lag.
+    # a generator of its own: arguments are refused at the call, not at the first lag
     return _rows_by_lag(trace, deltas, [int(lag) for lag in given], first)
 
 
@@ -232,11 +219,7 @@ def lag_gradients(
 def lag_vectors(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals | None = None
 ) -> Float[Tensor, "lags P"]:
-    """Return each lag's part of the gradient as one vector in the space of all parameters.
-
-    The same numbers as `lag_gradients`: use vectors for lengths and angles, tensors to look into
-    one parameter.
-    """
+    """Return the parts of `lag_gradients` as vectors in the space of all parameters."""
     return as_vectors(lag_gradients(trace, loss_gradients, lags))
 
 
@@ -249,9 +232,9 @@ def alignment(
 ) -> Float[Tensor, "B ends lags H"]:
     """Return the alignments ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``, neuron by neuron.
 
-    An alignment is the gradient along w that would arrive if neuron q passed on everything: the
-    error now, times how much the state ℓ steps earlier moves with the parameters. The effective
-    rate says how much of it does arrive. Implements Eq. (27)'s alignment.
+    It is the gradient along w that would arrive if neuron q passed on everything: the error now,
+    times how much the state ℓ steps earlier moves with the parameters. The effective rate says how
+    much of it does arrive. Implements Eq. (27)'s alignment.
 
     Args:
         loss_gradients: δ, the loss gradients in the outputs.
@@ -332,8 +315,8 @@ def lag_statistics(
 ) -> Float[Tensor, "aims B lags"]:
     """Return the `matched_statistic` of several aims straight from a trace.
 
-    The rates are computed once for all aims, and used lag by lag, so that memory does not grow with
-    the number of lags. `order` and `ends` are those of `effective_rates`.
+    Rates are computed once for all aims, and used lag by lag, in little memory. `order` and `ends`
+    are those of `effective_rates`.
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
     end_list = end_steps.tolist()
@@ -375,9 +358,7 @@ def factorise(
     """Return both sides of ``E T = f m̄``: equal if rates are independent of alignments and ≥ 0.
 
     Implements Eqs. (29) and (30): ``m̄ = Σ_q E|μ^{(q)}| sgn(m_q) m_q / Σ_q E|μ^{(q)}|``, NaN where
-    all rates are 0. Arguments are those of `matched_statistic`. Of independent rates ``E T = Σ_q
-    |m_q| E μ^{(q)}``, which is less than f m̄ if some are negative, as rates of first order and
-    exact ones may be.
+    all rates are 0. Arguments are those of `matched_statistic`.
     """
     size_of_rates = rates.abs().mean((0, 1))  # E|μ^{(q)}|
     aligned = alignments.mean((0, 1)) * signs  # |m_q|, if the signs are right

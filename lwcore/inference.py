@@ -1,8 +1,8 @@
 """Inference from one number a sequence: what is kept of it, and N(ℓ) and windows from that.
 
-The way from a measurement to a window has three stations: `signal_and_noise` keeps mean, scale and
-tail index of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs;
-`window_of` reads off the longest lag that N sequences detect. `windows` takes the last two at once.
+Three steps lead from a measurement to a window: `signal_and_noise` keeps mean, scale and tail index
+of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs; `window_of` reads
+off the longest lag that N sequences detect. `windows` takes the last two at once.
 
 What can be chosen (see `book/notation.md`):
 
@@ -51,7 +51,6 @@ Rule = Literal["tested", "plug-in"]
 NOISES: tuple[Noise, ...] = get_args(Noise)
 DETECTORS: tuple[Detector, ...] = get_args(Detector)
 RULES: tuple[Rule, ...] = get_args(Rule)
-DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
 # Options of `required` for Section 6.1 of version 2, word for word: p = α, and the mean of T stands
 # in the place of m̄. That mean is f m̄ already, so that f is counted twice.
 PAPER_V2: dict[str, Any] = {"detector": "paper_v2", "envelope_squared": True}
@@ -59,7 +58,6 @@ PAPER_V2: dict[str, Any] = {"detector": "paper_v2", "envelope_squared": True}
 # measures that the numbers of sequences have a variance.
 OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "detector": "variance"}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
-FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
 
 
 @checked
@@ -113,18 +111,11 @@ def signal_and_noise(numbers: xr.Dataset) -> xr.Dataset:
         ("exponent", exponent, about_exponent),
         ("n_measured", n_measured, "number of sequences measured"),
     ]
-    variables = {}
-    for name, array, description in with_description:
-        variables[name] = array.assign_attrs(long_name=description)
-    return xr.Dataset(variables)
+    return xr.Dataset({name: x.assign_attrs(long_name=said) for name, x, said in with_description})
 
 
 def _readable(numbers: xr.Dataset) -> xr.Dataset:
-    """Return numbers of sequences as floats; refuse a dataset that `signal_and_noise` cannot take.
-
-    Both arrays must be there and finite, with the coordinates that say what a probe looks at and
-    which lags were measured.
-    """
+    """Return numbers of sequences as floats; refuse what `signal_and_noise` cannot take."""
     dims = ("probe", "lag", "sequence")
     contents = {"statistic": dims, "projection": dims, "view": ("probe",), "lag": ("lag",)}
     _require_content("numbers", numbers, contents)
@@ -153,8 +144,6 @@ def _require_content(argument: str, dataset: Any, contents: Mapping[str, tuple[s
 
 def described(variables: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
     """Return a dataset whose variables say what they are, in the attribute ``long_name``.
-
-    Plots and the printed dataset show these words, so that a result file can be read alone.
 
     Args:
         variables: By name, the dimensions, the values and what they are, in words.
@@ -212,17 +201,11 @@ def required(
 ) -> xr.DataArray:
     """Return N(ℓ), how many sequences each lag needs, (…, probe, lag).
 
-    It is computed from what `signal_and_noise` keeps. Infinite where the mean is not positive, α
-    not above 1, or the number 0 in all sequences; and, by the rule ``"tested"``, where the test
-    declares no signal among all probes and lags given.
+    Infinite where the mean is not positive, α not above 1, or the number 0 in all sequences; by the
+    rule ``"tested"`` also where `detected` finds no signal.
 
     Args:
-        detector: Who names the sign: ``"variance"`` for the mean of numbers with a variance, the
-            others as in `lwcore.detection`.
-        noise: ``"own"`` is the spread of the lag's part alone, ``"whole"`` that of the whole
-            gradient.
-        rule: ``"tested"`` to believe only in lags that pass `detected`; ``"plug-in"`` to take every
-            positive mean for a signal.
+        detector: Who names the sign, see the module; so for `noise` and `rule`.
         envelope_squared: Whether the mean of T, which is f m̄ already, is multiplied with f once
             more, as version 2 of the paper does; see `PAPER_V2`. N(ℓ) is infinite in views without
             an envelope.
@@ -391,31 +374,19 @@ def significant(
         error: Standard errors of the means.
         count: Number of sequences of a mean, (...) or one for all.
     """
-    means = floats("mean", mean)
-    require("mean", mean, means.ndim > 1, "of shape (…, probes, lags)")
+    require("mean", mean, np.ndim(mean) > 1, "of shape (…, probes, lags)")
+    of_families = floats("count", count)[..., None, None]
+    means, errors, counts = broadcast(mean=mean, error=error, count=of_families)
     families = means.shape[:-2]
-    errors = _broadcast_to("error", error, means.shape)
-    counts = _broadcast_to("count", count, families)
     require("error", errors, errors >= 0, "0 or above")
     require("count", counts, counts >= 1, "1 or above")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         t = means / np.abs(errors)  # −0 is 0
-    degrees_of_freedom = counts[..., None, None] - 1
-    p = special.stdtr(degrees_of_freedom, -t)
+    p = special.stdtr(counts - 1, -t)
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     p = np.nan_to_num(p, nan=1.0)
     by_family = p.reshape(*families, -1)
     return unchecked(holm)(by_family, level).reshape(p.shape)
-
-
-def _broadcast_to(name: str, values: FiniteReals, shape: tuple[int, ...]) -> Array:
-    """Return numbers in a shape, to which one of them or an array may be repeated."""
-    array = floats(name, values)
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        pass
-    raise ArgumentError(f"{name} of shape {array.shape}: must be one number, or of shape {shape}.")
 
 
 @checked
@@ -449,8 +420,8 @@ def false_detections(
 def deviation(numbers: FiniteReals) -> Array | np.float64:
     """Return the standard deviation along the last axis, of numbers however small.
 
-    The estimate divides by n − 1. Squares are taken of numbers over the largest of their row, so
-    that gradients of 1e-200 have a deviation above 0.
+    The estimate divides by n − 1. Numbers are divided by the largest of their row first, so that
+    gradients of 1e-200 have a deviation above 0.
     """
     values = floats("numbers", numbers)
     require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
@@ -465,13 +436,13 @@ def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
     """Return the exponent p with which means concentrate: their spread falls as ``N^(−1/p)``.
 
     2 for numbers with a variance, more where tails are heavy. It compares the interquartile range
-    of the means of blocks of 16 numbers, along the last axis, with that of single numbers, as many
-    at a time, so that few blocks do not make it smaller. NaN of fewer than 64 numbers, four blocks.
+    of the means of blocks of 16 numbers, along the last axis, with that of as many single numbers.
+    NaN of fewer than 64 numbers, four blocks.
     """
     values = floats("numbers", numbers)
     rows = values.shape[:-1]
     n_blocks = values.shape[-1] // BLOCK if values.ndim else 0
-    if n_blocks < FEWEST_BLOCKS:
+    if n_blocks < 4:  # of which a quartile would say nothing
         return np.full(rows, np.nan)[()]
     whole_blocks = values[..., : n_blocks * BLOCK]
     blocks = whole_blocks.reshape(*rows, n_blocks, BLOCK)
@@ -492,10 +463,7 @@ def _interquartile_range(values: Array, axis: int) -> Array:
 
 
 def _tails(numbers: Array) -> tuple[Array, Array]:
-    """Return tail index α and scale σ of a symmetric stable law fitted along the last axis.
-
-    One fit for each row: `lwcore.stable.fit` takes rows as columns.
-    """
+    """Return tail index α and scale σ of a symmetric stable law fitted along the last axis."""
     columns = numbers.reshape(-1, numbers.shape[-1]).T
     fitted = stable.fit(columns)
     shape = numbers.shape[:-1]

@@ -109,8 +109,8 @@ def keep_freed_memory() -> bool:
     """Ask the C library to keep what this process frees; return whether it could be asked.
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
-    much as filling it: a quarter of a step at B = 128, T = 512, H = 128. The process holds what it
-    has freed from then on: `lw run` and workers of `process_pool` do so, `train` does not.
+    much as filling it: a quarter of a step at B = 128, T = 512, H = 128. `lw run` and workers of
+    `process_pool` do so, `train` does not.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -136,8 +136,7 @@ def batch_indices(
 ) -> np.ndarray:
     """Return the sequences of a step: every epoch a fresh permutation, in batches of equal size.
 
-    A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
-    same batches when it goes on.
+    A remainder sits an epoch out. Seed and step alone decide, also after an interruption.
     """
     allowed = f"at most the {n_sequences} sequences"
     require("batch_size", batch_size, batch_size <= n_sequences, allowed)

@@ -14,7 +14,6 @@ import codecs
 import math
 import sys
 import unicodedata
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -31,17 +30,7 @@ _LARGEST = 1e300  # in size, of what is printed: a percentage of it is a float
 _MOST = 3  # places behind the first digit that even the narrowest bracket gives
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # What stands for a sign that an encoding lacks, and that Unicode has no plain sign for.
-_PLAIN = {
-    "–": "-",
-    "−": "-",
-    "“": '"',
-    "”": '"',
-    "’": "'",
-    "×": "x",
-    "·": "*",
-    "≥": ">=",
-    "≤": "<=",
-}
+_PLAIN = str.maketrans("–−“”’×·", '--""\'x*') | str.maketrans({"≥": ">=", "≤": "<="})
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -105,12 +94,10 @@ def printed(
     "value", "low" and "high" give one of the three numbers alone, where the sentence says which.
 
     Args:
-        low: The lower end of the bracket; without ends the number is alone.
-        high: The upper end.
+        low: The lower end of the bracket, `high` the upper; without ends the number is alone.
         unit: One of `Unit`. A share is given as a fraction and printed in per cent.
         bracket: One of `Bracket`: what the ends are.
-        over: What a range is over, in the plural ("networks").
-        count: How many these are.
+        over: What a range is over, in the plural ("networks"), of which there are `count`.
         trials: The number of trials behind a share; up to 100 the count comes first.
         direction: The words for a positive and a negative difference ("longer", "shorter").
         form: "table", "prose", "ends", "value", "low" or "high".
@@ -133,31 +120,38 @@ def printed(
     numbers = Numbers(value, lower, upper)
     if lower > upper:
         raise ValueError(f"low, high = {low}, {high}: must be in order.")
-    unit = Unit(unit)
-    bracket = Bracket(bracket)
-    if lower == upper or any(map(math.isnan, numbers)):
-        bracket = Bracket.NONE
-    number = _Number(numbers, unit, bracket, over, count, trials, limits)
-    if math.isnan(value):
-        return "–"
     if form not in _FORMS:
         raise ValueError(f"form = {form!r}: must be one of {', '.join(_FORMS)}.")
-    if form in ("value", "low", "high"):
-        return number.without_bracket.text(getattr(numbers, form))
-    if unit in (Unit.CASES, Unit.HITS) and trials is not None:
-        return number.cases(form) if unit is Unit.CASES else number.hits
+    unit = Unit(unit)
+    bracket = Bracket(bracket)
+    is_one_of_three = form in ("value", "low", "high")
+    if is_one_of_three or lower == upper or any(map(math.isnan, numbers)):
+        bracket = Bracket.NONE
+    noun = over.removesuffix("s") if count == 1 else over
+    group = over if not over or count is None else f"{number_word(count)} {noun}"
+    number = _Number(numbers, unit, bracket, group, trials, () if is_one_of_three else limits)
+    if math.isnan(value):
+        return "–"
+    if is_one_of_three:
+        return number.text(getattr(numbers, form))
+    if unit is Unit.CASES and trials is not None:
+        return number.cases(trials, form)
+    if unit is Unit.HITS and trials is not None:
+        return f"{value:,.0f} of {trials:,}"
     if unit is Unit.ROUNDING and form != "table" and 0 < abs(value) <= _ROUNDING:
         return "to rounding"
     if direction is not None:
         return number.directed(*direction)
     if bracket is Bracket.NONE:
-        return number.alone(form)
+        is_twice = unit is Unit.FACTOR and form != "table" and value == 2
+        return "twice" if is_twice else number.with_unit(number.text(value))
     if value == lower == 0 and unit not in (Unit.POINTS, Unit.EXPONENT):
-        return number.none_at_all
+        most = _outward(upper * number.per_cent, 1)
+        return f"0{number.sign} (at most {most}{number.sign}{number.comma_and_group})"
     is_range_of_factors = unit is Unit.FACTOR and bracket is Bracket.RANGE
     if is_range_of_factors and form != "table" and number.spans_much:
-        return number.both_ends if form == "ends" else number.safe_end
-    return number.with_unit(number.text(value)) + number.bracketed()
+        return number.both_ends() if form == "ends" else number.safe_end()
+    return number.with_unit(number.text(value)) + number.bracketed(lower, upper)
 
 
 def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
@@ -168,7 +162,7 @@ def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
         Numbers(value=10.0, low=3.1622776601683795, high=100.0)
     """
     value, *ends = [change**power for power in exponent]
-    return Numbers(value, min(ends), max(ends))
+    return Numbers(value, *sorted(ends))
 
 
 def number_word(count: int) -> str:
@@ -186,7 +180,6 @@ def _single(name: str, value: Any) -> float:
     return number
 
 
-@dataclass(frozen=True)
 class _Number:
     """A number that is being printed, with its ends, its unit and what they are over.
 
@@ -194,23 +187,26 @@ class _Number:
     around the digits. `printed` chooses among these.
     """
 
-    numbers: Numbers
-    unit: Unit
-    bracket: Bracket
-    over: str
-    count: int | None
-    trials: int | None
-    limits: tuple[float, ...]
-
-    @property
-    def has_bracket(self) -> bool:
-        """Whether there are two ends that differ."""
-        return self.bracket is not Bracket.NONE
-
-    @property
-    def without_bracket(self) -> _Number:
-        """The number for one that is printed alone, and has two digits."""
-        return replace(self, bracket=Bracket.NONE, limits=())
+    def __init__(
+        self,
+        numbers: Numbers,
+        unit: Unit,
+        bracket: Bracket,
+        group: str,
+        trials: int | None,
+        limits: tuple[float, ...],
+    ) -> None:
+        """Take what is printed; `group` is what a range is over, "25 networks"."""
+        self.numbers = numbers
+        self.unit = unit
+        self.bracket = bracket
+        self.group = group
+        self.trials = trials
+        self.limits = limits
+        self.has_bracket = bracket is not Bracket.NONE
+        self.per_cent = 100.0 if unit in _IN_PER_CENT else 1.0
+        self.sign = " %" if unit in _SHARES else ""
+        self.comma_and_group = f", {group}" if group else ""
 
     @property
     def spans_much(self) -> bool:
@@ -219,16 +215,6 @@ class _Number:
         The middle of such a range says little in a sentence.
         """
         return self.numbers.low <= 0 or self.numbers.high > _UNSAFE * self.numbers.low
-
-    @property
-    def per_cent(self) -> float:
-        """What a number is multiplied by before it is printed."""
-        return 100.0 if self.unit in _IN_PER_CENT else 1.0
-
-    @property
-    def sign(self) -> str:
-        """What stands behind a share."""
-        return " %" if self.unit in _SHARES else ""
 
     # Which digits are printed
 
@@ -241,15 +227,10 @@ class _Number:
             return _not_finite(number)
         size = number * self.per_cent
         place = self.place(number)
-        if self.unit is Unit.SHARE and self.is_nearly_a_limit(size):
+        is_lone_share = self.unit is Unit.SHARE and not self.has_bracket
+        if is_lone_share and 0 < size < 100 and _rounded(size, place) in (0.0, 100.0):
             return "below 1" if size < 50 else "over 99"
         return _whole(size, place) if self.unit in _WHOLE else _digits(size, place)
-
-    def is_nearly_a_limit(self, size: float) -> bool:
-        """Tell whether a share that is neither 0 nor 100 % would be printed so."""
-        if self.has_bracket or not 0 < size < 100:
-            return False
-        return _rounded(size, self.place(size / self.per_cent)) in (0.0, 100.0)
 
     def place(self, number: float) -> int:
         """Return the power of ten of the last digit that is printed.
@@ -319,13 +300,9 @@ class _Number:
             return place
         if self.bracket is Bracket.RANGE and place <= 2:
             # these were observed, and 128 steps are no 130; but what was averaged keeps its place
-            return 0 if self.are_whole or place >= 0 else place
+            are_whole = all(math.isinf(one) or one == round(one) for one in self.numbers)
+            return 0 if are_whole or place >= 0 else place
         return min(place, _power(number) - 1) if place >= 0 else place
-
-    @property
-    def are_whole(self) -> bool:
-        """Whether all three numbers are whole."""
-        return all(math.isinf(one) or one == round(one) for one in self.numbers)
 
     @property
     def has_a_decimal(self) -> bool:
@@ -349,56 +326,29 @@ class _Number:
         word = self.unit.removesuffix("s") if text in ("1", "−1") else self.unit
         return f"{text} {word}"
 
-    def alone(self, form: str) -> str:
-        """Print a number without a bracket; a factor of two in a sentence is "twice"."""
-        if self.unit is Unit.FACTOR and form != "table" and self.numbers.value == 2:
-            return "twice"
-        return self.with_unit(self.text(self.numbers.value))
-
-    def bracketed(self) -> str:
-        """Print the bracket, and what it is over: "(range 19–30 %, 25 networks)"."""
-        return self.bracket_of(self.text(self.numbers.low), self.text(self.numbers.high))
-
-    def bracket_of(self, low: str, high: str) -> str:
-        """Print two ends, given as texts, in the bracket.
+    def bracketed(self, low: float, high: float) -> str:
+        """Print two ends in the bracket, and what it is over: "(range 19–30 %, 25 networks)".
 
         An interval whose ends read like the value says nothing and is left out; a range whose ends
         read alike becomes "(all 25 networks)".
         """
+        lower = self.text(low)
+        upper = self.text(high)
         if self.bracket is Bracket.INTERVAL:
-            says_nothing = low == high == self.text(self.numbers.value)
-            return "" if says_nothing else f" [{low}, {high}]"
-        if low == high:
+            says_nothing = lower == upper == self.text(self.numbers.value)
+            return "" if says_nothing else f" [{lower}, {upper}]"
+        if lower == upper:
             return f" (all {self.group})" if self.group else ""
-        are_plain = set(low + high) <= set("0123456789,.")
+        are_plain = set(lower + upper) <= set("0123456789,.")
         joint = "–" if are_plain else " to "
-        return f" (range {low}{joint}{high}{self.sign}{self.comma_and_group})"
+        return f" (range {lower}{joint}{upper}{self.sign}{self.comma_and_group})"
 
-    @property
-    def group(self) -> str:
-        """What a range is over, and how many these are: "25 networks", "one network"."""
-        if not self.over or self.count is None:
-            return self.over
-        noun = self.over.removesuffix("s") if self.count == 1 else self.over
-        return f"{number_word(self.count)} {noun}"
-
-    @property
-    def comma_and_group(self) -> str:
-        """The group behind something else in a bracket."""
-        return f", {self.group}" if self.group else ""
-
-    @property
-    def group_in_brackets(self) -> str:
-        """The group behind a number."""
-        return f" ({self.group})" if self.group else ""
-
-    def cases(self, form: str) -> str:
+    def cases(self, trials: int, form: str) -> str:
         """Print a share of trials: counted, where these are few.
 
         "62 of 68 (91 %)" up to a hundred trials, "91 %" above. Where all or no trials hit, a share
         is no news: what counts is its other end, "0 of 20 (at most 17 %)".
         """
-        trials = self.trials or 0
         hits = round(self.numbers.value * trials)
         counted = f"{hits:,} of {trials:,}"
         has_interval = self.bracket is Bracket.INTERVAL
@@ -409,40 +359,29 @@ class _Number:
         if hits in (0, trials):
             return counted
         share = self.with_unit(self.text(self.numbers.value))
-        interval = self.bracketed() if has_interval else ""
+        interval = self.bracketed(*self.numbers[1:]) if has_interval else ""
         if trials > _COUNTED:
             return share + interval
         return f"{counted} ({share})" if form != "table" else f"{counted} ({share}{interval})"
 
-    @property
-    def hits(self) -> str:
-        """A number of hits among trials: "14 of 20"."""
-        return f"{self.numbers.value:,.0f} of {self.trials:,}"
-
-    @property
-    def none_at_all(self) -> str:
-        """Zero, and what it may be at the most: "0 % (at most 17 %)"."""
-        most = _outward(self.numbers.high * self.per_cent, 1)
-        return f"0{self.sign} (at most {most}{self.sign}{self.comma_and_group})"
-
-    @property
     def safe_end(self) -> str:
-        """The end of a range of factors that is nearest to 1: "at least 58 times".
+        """Print the end of a range of factors that is nearest to 1: "at least 58 times".
 
         Where 1 is between the ends, neither is safe, and both are printed.
         """
         _, low, high = self.numbers
+        group = f" ({self.group})" if self.group else ""
         if low > 1:
-            return f"at least {_outward(low, -1)} times{self.group_in_brackets}"
+            return f"at least {_outward(low, -1)} times{group}"
         if low >= 0 and high < 1:
-            return f"at most {_outward(high, 1)} times{self.group_in_brackets}"
-        return self.both_ends
+            return f"at most {_outward(high, 1)} times{group}"
+        return self.both_ends()
 
-    @property
     def both_ends(self) -> str:
-        """A range of factors whose middle says little: "0.50 to 87 times"."""
+        """Print a range of factors whose middle says little: "0.50 to 87 times"."""
         _, low, high = self.numbers
-        return f"{_two(low)} to {_two(high)} times{self.group_in_brackets}"
+        group = f" ({self.group})" if self.group else ""
+        return f"{_two(low)} to {_two(high)} times{group}"
 
     def directed(self, more: str, less: str) -> str:
         """Print a difference, with a word for its sign instead of the sign.
@@ -461,7 +400,7 @@ class _Number:
         is_one_sided = low >= 0 if value >= 0 else high <= 0
         if is_one_sided:
             least, most = sorted((abs(low), abs(high)))
-            return shown + self.bracket_of(self.text(least), self.text(most))
+            return shown + self.bracketed(least, most)
         lower = f"{self.text(abs(low))} {less if low < 0 else more}"
         upper = f"{self.text(abs(high))} {less if high < 0 else more}"
         if self.bracket is Bracket.INTERVAL:
@@ -510,12 +449,7 @@ def _digits(number: float, place: int) -> str:
     if abs(rounded) >= _LARGE or abs(rounded) < _SMALL:
         return _as_power(rounded, place)
     decimals = max(0, -place)
-    return _with_minus(f"{rounded:,.{decimals}f}")
-
-
-def _with_minus(text: str) -> str:
-    """Replace a hyphen before a number by the sign."""
-    return text.replace("-", "−")
+    return f"{rounded:,.{decimals}f}".replace("-", "−")
 
 
 def _whole(number: float, place: int) -> str:
@@ -525,17 +459,17 @@ def _whole(number: float, place: int) -> str:
     if size < _LARGE or size >= 1e9:
         return _digits(number, place)
     if size < 1e6:
-        return _with_minus(f"{rounded:,.0f}")
+        return f"{rounded:,.0f}".replace("-", "−")
     decimals = 1 if place < 6 and size < 1e7 else 0
     millions = f"{rounded / 1e6:.{decimals}f}".removesuffix(".0")
-    return _with_minus(f"{millions} million")
+    return f"{millions} million".replace("-", "−")
 
 
 def _as_power(number: float, place: int) -> str:
     """Print a large or small number: ``10⁵``, ``3×10⁻⁴``."""
     decimals = min(max(_power(number) - place, 0), _MOST)
     mantissa, _, exponent = f"{number:.{decimals}e}".partition("e")
-    mantissa = _with_minus(mantissa.removesuffix(".0"))
+    mantissa = mantissa.removesuffix(".0").replace("-", "−")
     ten = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
     if mantissa in ("1", "−1"):
         return mantissa.replace("1", ten)
@@ -556,8 +490,6 @@ def _outward(number: float, way: int) -> str:
         return _not_finite(number)
     place = _power(number) - 1
     unit = 10.0**place
-    if unit == 0:  # next to the least float
-        return _digits(number, place)
     steps = number / unit
     nearest = round(steps)
     if not math.isclose(steps, nearest, rel_tol=1e-9):
@@ -571,7 +503,7 @@ def legible(text: str, stream: Any = None) -> str:
     Examples:
         >>> import io
         >>> legible("N(ℓ) – 10⁷ · α", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-        'N(l) - 107 * ?'
+        'N(l) - 10^7 * ?'
     """
     encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, _PLAINLY).decode(encoding)
@@ -586,9 +518,11 @@ def write_legibly(stream: Any) -> None:
 def _plainly(error: UnicodeError) -> tuple[str, int]:
     """Return what is written in the place of signs that an encoding lacks."""
     assert isinstance(error, UnicodeEncodeError)
-    found = ""
-    for sign in error.object[error.start : error.end]:
-        plain = _PLAIN.get(sign) or unicodedata.normalize("NFKD", sign)
+    signs = error.object[error.start : error.end]
+    is_power = unicodedata.decomposition(signs[0]).startswith("<super>")
+    found = "^" if is_power else ""
+    for sign in unicodedata.normalize("NFKD", signs):
+        plain = sign.translate(_PLAIN)
         found += plain if plain.isascii() else "?"
     return found, error.end
 

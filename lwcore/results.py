@@ -59,10 +59,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 @checked
 def save(dataset: xr.Dataset, path: str | Path) -> None:
-    """Store a dataset as netCDF, atomically; equal datasets make equal bytes.
-
-    The file ends with a digest of itself, as the module says; netCDF's readers do not see it.
-    """
+    """Store a dataset as netCDF, atomically, with its seal; equal datasets make equal bytes."""
     content = to_bytes(dataset)
     write_atomically(Path(path), lambda temporary: temporary.write_bytes(content))
 
@@ -115,8 +112,7 @@ def to_bytes(dataset: xr.Dataset) -> bytes:
 def from_bytes(content: bytes) -> xr.Dataset:
     """Return the dataset of a file's content; a ValueError or HDF5's error says it is damaged.
 
-    A file without the last line is read as well: older versions wrote none, and other programs keep
-    none.
+    A file without the last line is read as well: older versions wrote none.
     """
     netcdf, seal, digest = content.rpartition(_SEAL)
     if not seal:
@@ -138,8 +134,7 @@ def _sealing_digest(netcdf: bytes) -> bytes:
 def _listed_digests(path: Path) -> set[str]:
     """Return the SHA-256 digests that the list beside a file has for it: one, as a rule, or none.
 
-    A list names files of its own folder, in the form of ``sha256sum *.nc``. Another form is
-    refused, because nothing that it says would be compared.
+    It has the form of ``sha256sum *.nc``; another is refused, because it would not be compared.
     """
     manifest = path.with_name(MANIFEST)
     if not manifest.exists():
@@ -178,10 +173,7 @@ def revision() -> str:
 
 @functools.cache  # the code that runs is the one that was there at the start
 def code_fingerprint() -> str:
-    """Return eight hexadecimal digits of the package's code, committed or not.
-
-    They change with the name and with every byte of each of its Python files.
-    """
+    """Return eight hexadecimal digits of the package's Python files, committed or not."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = path.relative_to(_PACKAGE).as_posix()
@@ -190,28 +182,16 @@ def code_fingerprint() -> str:
     return digest.hexdigest()[:8]
 
 
-def _version(package: str) -> str:
-    """Return a package's version by its metadata; by its module where a program is without."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return str(getattr(sys.modules.get(package), "__version__", "unknown"))
-
-
 def versions() -> str:
     """Return the versions of Python, of this package and of those that its numbers come from."""
-    # The package's own is known without its metadata, which a copied folder does not have.
     known = [f"python {platform.python_version()}", f"lwcore {__version__}"]
     for package in ("numba", "numpy", "scipy", "torch", "xarray"):
-        known.append(f"{package} {_version(package)}")
+        known.append(f"{package} {metadata.version(package)}")
     return ", ".join(known)
 
 
 def environment() -> dict[str, str]:
-    """Return what computes here: git revision, fingerprint of the code, versions, machine.
-
-    Every result has these texts among its attributes.
-    """
+    """Return what computes here: git revision, fingerprint of the code, versions, machine."""
     return {
         "revision": revision(),
         "code": code_fingerprint(),
@@ -225,11 +205,6 @@ def bar(title: str, total: int, show: bool = True) -> Iterator[Callable[[int], N
     """Draw a progress bar on standard error, or below a notebook's cell.
 
     Yields a function that is called with the number of pieces that are newly done.
-
-    Args:
-        title: What stands in front of the bar.
-        total: Number of pieces.
-        show: Whether to draw anything.
     """
     # rich draws from Python's random numbers when it is first imported, and these are the reader's
     state = random.getstate()

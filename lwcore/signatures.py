@@ -1,10 +1,10 @@
 """Signatures that check: what they say of arguments holds before any work begins.
 
-A function under `checked` reads its annotations once, at its first call, and holds every call to
-them. Shapes and dtypes are jaxtyping's: in ``Float[Tensor, "B T H"]`` letters agree between
-arguments. Ranges are types here, `Count` or `Share`. Every entry of a container is looked at. What
-must hold between arguments is required in the function, by `require`. The checks are this module's
-own: no switch of Python or jaxtyping removes them, and they take half of jaxtyping's time.
+A function under `checked` reads its annotations at its first call, and holds every call to them.
+Shapes and dtypes are jaxtyping's: in ``Float[Tensor, "B T H"]`` letters agree between arguments.
+Ranges are types here, `Count` or `Share`. Every entry of a container is looked at. What must hold
+between arguments is required in the function, by `require`. No switch of Python or jaxtyping
+removes a check.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import sys
 import types
 import typing
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import AbstractArray
@@ -33,7 +33,7 @@ Check = Callable[[Any, Sizes], bool]
 
 _PACKAGE = Path(__file__).parent.as_posix()
 _UNIONS = (typing.Union, types.UnionType)
-_NUMBERS: dict[Any, type] = {Integral: int, Real: float}  # what numbers of a range arrive as
+_NUMBERS: dict[Any, type] = {int: Integral, float: Real}  # what is taken for a number of a range
 # Libraries that may stand between a reader's line and ours.
 _BETWEEN = {"contextlib", "functools", "concurrent", "threading", "torch", "xarray"}
 
@@ -48,9 +48,8 @@ def checked(called: Checked) -> Checked:
     Of ``@checked def mean_of(count: Count) -> float``, the call ``mean_of(0)`` says: "count = 0:
     must be a whole number, 1 or above."
 
-    A number of a range, as `Count` or `Share`, arrives as a Python int or float, whatever it came
-    in: NumPy's whole numbers wrap around, and SciPy knows no fractions. The range is held by that
-    float: a fraction or a long double near an end rounds to the end.
+    A number of a range, as `Count` or `Share`, arrives as a Python int or float, by which the range
+    is held: NumPy's whole numbers wrap around, and SciPy knows no fractions.
     """
     if isinstance(called, type):
         called.__init__ = checked(called.__init__)  # type: ignore[misc]
@@ -134,35 +133,27 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
     raise ArgumentError(f"{name} = {_shown(value)}: must be real numbers: {reason}.")
 
 
-class _Range(NamedTuple):
-    """What a range says of the objects of a type: in words, and as a predicate."""
+class Range(NamedTuple):
+    """A range of numbers or other objects: in words that follow "must be", and as a predicate.
 
-    description: str
-    holds: Callable[[Any], bool]
-
-
-def constrained(base: Any, description: str, predicate: Callable[[Any], Any]) -> Any:
-    """Return the type of those objects of a type for which a predicate holds.
-
-    A checked function refuses others, and says in the error what is allowed, in the words of the
-    description. No truth value is a number. What holds of real numbers must hold of the float that
-    is nearest, which is what a checked function is given.
-
-    Examples:
-        >>> Even = constrained(Integral, "an even number", lambda value: value % 2 == 0)
-        >>> allowed(Even)
-        'an even number'
+    ``Annotated[int, Range("an even number", lambda value: value % 2 == 0)]`` takes even numbers of
+    any type of whole numbers, ``Annotated[float, Range(…)]`` real numbers whose nearest float is in
+    the range. Behind another type the predicate decides alone. No truth value is a number.
     """
 
-    def holds(value: Any) -> bool:
-        if isinstance(value, bool | np.timedelta64):  # which NumPy has among its whole numbers
+    description: str
+    predicate: Callable[[Any], Any]
+
+    def holds(self, base: Any, value: Any) -> bool:
+        """Tell whether a value is in the range, of which `base` is the annotated type."""
+        kind: Any = _NUMBERS.get(base, object)
+        # NumPy has durations among its whole numbers
+        if not isinstance(value, kind) or isinstance(value, bool | np.timedelta64):
             return False
         try:
-            return bool(predicate(float(value) if base is Real else value))
+            return bool(self.predicate(float(value) if base is float else value))
         except (ArithmeticError, TypeError, ValueError):  # a whole number beyond any float, say
             return False
-
-    return Annotated[base, _Range(description, holds)]
 
 
 def allowed(hint: Any) -> str:
@@ -187,24 +178,17 @@ def allowed(hint: Any) -> str:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the reader's own line that led here: the nearest one outside of this package.
-
-    A warning is then shown once for each such line, and a filter for a module of the reader's
-    applies to it.
-    """
+    """Warn at the reader's own line that led here: the nearest one outside of this package."""
     frame: Any = sys._getframe(1)
     level = 2
-    while frame is not None and _is_between(frame):
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        is_own = Path(frame.f_code.co_filename).as_posix().startswith(f"{_PACKAGE}/")
+        if not is_own and module not in _BETWEEN:
+            break
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _is_between(frame: types.FrameType) -> bool:
-    """Return whether a frame is of this package, or of a library that it goes through."""
-    module = frame.f_globals.get("__name__", "")
-    own = Path(frame.f_code.co_filename).as_posix().startswith(f"{_PACKAGE}/")
-    return own or module.partition(".")[0] in _BETWEEN
 
 
 def are_lags(values: Any) -> bool:
@@ -217,52 +201,37 @@ def are_lags(values: Any) -> bool:
     return bool(array[0] >= 1 and (array[1:] > array[:-1]).all())
 
 
-def _are_finite(value: Any) -> bool:
+def are_finite(value: Any) -> bool:
     """Return whether values are real, finite, and at least one."""
     array = read(value)
     return array.size > 0 and bool(np.isfinite(array).all())
 
 
-if TYPE_CHECKING:  # a type checker knows no ranges
-    from torch import Tensor
-
-    Count = int
-    Index = int
-    Int64Count = int
-    Seed = int
-    Finite = float
-    Positive = float
-    NotNegative = float
-    Share = float
-    Lags = Sequence[int] | NDArray[np.integer[Any]] | Tensor
-    Reals = ArrayLike
-    FiniteReals = ArrayLike
-else:
-    # Integers of 64 bits count what is held in memory, and what NumPy draws.
-    Count = constrained(Integral, "a whole number, 1 or above", lambda value: value >= 1)
-    Index = constrained(Integral, "a whole number, 0 or above", lambda value: value >= 0)
-    Int64Count = constrained(
-        Integral, "a whole number, 1 or above and below 2^63", lambda value: 1 <= value < 2**63
-    )
-    Seed = constrained(
-        Integral, "a whole number, 0 or above and below 2^63", lambda value: 0 <= value < 2**63
-    )
-    Finite = constrained(Real, "a finite number", math.isfinite)
-    Positive = constrained(Real, "a finite number above 0", lambda value: 0 < value < math.inf)
-    NotNegative = constrained(
-        Real, "a finite number, 0 or above", lambda value: 0 <= value < math.inf
-    )
-    Share = constrained(Real, "a number in (0, 1)", lambda value: 0 < value < 1)
-    Lags = constrained(object, "whole numbers from 1 on that increase", are_lags)
-    Reals = constrained(object, "real numbers", lambda value: not complaint(value))
-    FiniteReals = constrained(object, "real numbers, finite and at least one", _are_finite)
+# Integers of 64 bits count what is held in memory, and what NumPy draws.
+Count = Annotated[int, Range("a whole number, 1 or above", lambda value: value >= 1)]
+Index = Annotated[int, Range("a whole number, 0 or above", lambda value: value >= 0)]
+Int64Count = Annotated[
+    int, Range("a whole number, 1 or above and below 2^63", lambda value: 1 <= value < 2**63)
+]
+Seed = Annotated[
+    int, Range("a whole number, 0 or above and below 2^63", lambda value: 0 <= value < 2**63)
+]
+Finite = Annotated[float, Range("a finite number", math.isfinite)]
+Positive = Annotated[float, Range("a finite number above 0", lambda value: 0 < value < math.inf)]
+NotNegative = Annotated[
+    float, Range("a finite number, 0 or above", lambda value: 0 <= value < math.inf)
+]
+Share = Annotated[float, Range("a number in (0, 1)", lambda value: 0 < value < 1)]
+Lags = Annotated[Any, Range("whole numbers from 1 on that increase", are_lags)]
+Reals = Annotated[ArrayLike, Range("real numbers", lambda value: not complaint(value))]
+FiniteReals = Annotated[ArrayLike, Range("real numbers, finite and at least one", are_finite)]
 
 
 def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
-    """Read what a function says of its parameters, of those that exclude something.
+    """Return what a function says of its parameters, of those that exclude something.
 
-    Returns of each the name, the place among positional arguments, whether it collects what stands
-    there and behind, the type, its check, and int or float for a range of numbers.
+    That is the name, the place among positional arguments, whether it collects what stands there
+    and behind, the type, its check, and int or float for a range of numbers.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = []
@@ -277,7 +246,8 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
         collects = parameter.kind is parameter.VAR_POSITIONAL
         if collects:
             hint = types.GenericAlias(tuple, (hint, ...))
-        number = _NUMBERS.get(_base_of_range(hint))
+        base = _base_of_range(hint)
+        number = base if base in _NUMBERS else None
         parameters.append((parameter.name, place, collects, hint, _check(hint), number))
     return parameters
 
@@ -297,10 +267,9 @@ def _base_of_range(hint: Any) -> Any:
 
 @functools.cache
 def _check(hint: Any) -> Check:
-    """Return the check of a type: of a value, and of the sizes that letters have so far.
+    """Return the check of a type: of a value, and of the sizes that letters have, to which it adds.
 
-    Sizes that it finds are added to these. A type that is not known here is an error, so that
-    nothing passes in silence.
+    A type that is not known here is an error, so that nothing passes in silence.
     """
     origin = typing.get_origin(hint)
     parts = typing.get_args(hint)
@@ -308,9 +277,8 @@ def _check(hint: Any) -> Check:
     if hint in (Any, object) or isinstance(hint, TypeVar):
         return lambda value, _: True
     if origin is Annotated:
-        base = _check(parts[0])
-        ranges = hint.__metadata__
-        return lambda value, sizes: base(value, sizes) and all(one.holds(value) for one in ranges)
+        (limits,) = hint.__metadata__
+        return lambda value, _: bool(limits.holds(parts[0], value))
     if origin in _UNIONS:
         checks = list(map(_check, parts))
         return lambda value, sizes: any(check(value, sizes) for check in checks)
@@ -407,7 +375,8 @@ def _refusal(name: str, value: Any, hint: Any, sizes: Sizes) -> str:
     letters = ", ".join(f"{letter}={size}" for letter, size in sizes.items() if letter[0] != "*")
     if letters and "shape" in requirement:
         requirement += f", with {letters}"
-    reason = complaint(value) if _base_of_range(hint) is object else ""
+    base = _base_of_range(hint)
+    reason = "" if base is None or base in _NUMBERS else complaint(value)
     return f"{name} = {_shown(value)}: must be {requirement}{': ' if reason else ''}{reason}."
 
 

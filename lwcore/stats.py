@@ -70,9 +70,6 @@ def bootstrap(
         rng: What draws them, if there are more than seven.
         draws: How often they are drawn, if there are more than seven.
 
-    To draw one unit takes some 3 ns, and a statistic as below as much again and more: a million
-    units, drawn 2,000 times, take half a minute of one processor. More than 10^10 are refused.
-
     Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 8.0])
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
@@ -216,9 +213,7 @@ def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
 
 @checked
 def span(values: Reals, unit: str = Unit.NUMBER) -> str:
-    """Print the median of some numbers and their range.
-
-    NaN is left out, a dash if nothing is left; infinite numbers are numbers.
+    """Print the median of some numbers and their range; NaN is left out.
 
     Examples:
         >>> span([3.0, 1.0, 2.4])
@@ -233,10 +228,5 @@ def span(values: Reals, unit: str = Unit.NUMBER) -> str:
     above = ordered[ordered.size // 2]
     with np.errstate(invalid="ignore"):  # between −∞ and ∞ there is no middle
         median = below if below == above else below / 2 + above / 2
-    return printed(
-        float(median),
-        float(ordered[0]),
-        float(ordered[-1]),
-        unit=unit,
-        bracket=Bracket.RANGE,
-    )
+    least, most = float(ordered[0]), float(ordered[-1])
+    return printed(float(median), least, most, unit=unit, bracket=Bracket.RANGE)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from lwcore.ambient import own_precision
-from lwcore.signatures import checked, require, warn
+from lwcore.signatures import checked, require
 
 if TYPE_CHECKING:  # a type checker knows no attributes of a module
     Recurrence = Any
@@ -43,15 +43,11 @@ class Neurons(NamedTuple):
         zeroth_0 = head_t,   zeroth_ℓ = zeroth_{ℓ−1} retention_j
         first_0  = 0,        first_ℓ  = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j
 
-    and `lead_t` is added to ``first_1``. Head and lead are what an LSTM's show gate does at the end
-    point; other cells have none, and begin with 1. An LSTM's mixing leads from c_j to h_{j−1}, and
-    from there to c with the next step: its rate of first order is ``zeroth_ℓ + first_{ℓ−1}
-    retention_j``.
-
-    * `retention`: what a neuron keeps of itself in a step, the diagonal of A.
-    * `mixing`: the diagonal of R; of an LSTM times e_{j−1}, which leads on from h_{j−1} to c.
-    * `head`: of an LSTM, ``e_t = ∂h_t/∂c_t``.
-    * `lead`: of an LSTM, the diagonal of its show gate's mixing at the end point, times e_{t−1}.
+    and `lead_t` is added to ``first_1``. Cells without a show gate have neither head nor lead, and
+    begin with 1. `retention` is the diagonal of A, `mixing` that of R. Of an LSTM mixing leads from
+    c_j to h_{j−1}, and times e_{j−1} on to c with the next step: its rate of first order is
+    ``zeroth_ℓ + first_{ℓ−1} retention_j``. `head` is ``e_t = ∂h_t/∂c_t``, `lead` the diagonal of
+    the show gate's mixing at the end point, times e_{t−1}.
     """
 
     retention: Tensor
@@ -74,8 +70,8 @@ def as_vectors(parts: Direction) -> Tensor:
 class StepJacobian:
     """One-step Jacobians ``J_t`` as operators, by autodiff; one for every leading index.
 
-    Works for any recurrence with a `step`, and is what closed forms are held against in tests.
-    Cells have a closed form of their own, `lwcore.cells.GatedJacobian`, which is faster.
+    Works for any recurrence with a `step`. Cells have a faster closed form,
+    `lwcore.cells.GatedJacobian`.
     """
 
     recurrence: Recurrence
@@ -99,10 +95,9 @@ class StepJacobian:
         return self.pull(eye.expand(*self.states.shape, -1))
 
     def condensed(self) -> Products:
-        """Return a function that multiplies rows by chosen Jacobians, for many such products.
+        """Return a function of a leading index and rows, for many products ``rows · J``.
 
-        What all products share is computed once. Needs a single leading index, which the function
-        takes as its first argument.
+        What all products share is computed once.
         """
         dense = self.dense()
         return own_precision(lambda steps, rows: torch.bmm(rows, dense[steps]))
@@ -129,22 +124,13 @@ class Trace:
     def scan(
         cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]
     ) -> Self:
-        """Scan any recurrence, step by step, from an initial state.
-
-        Cells of `lwcore.cells` make their traces themselves, compiled: `Cell.trace`.
-        """
+        """Scan any recurrence, step by step, from an initial state."""
         state = initial
         history = [initial]
         for x in inputs.unbind(1):
             state = recurrence.step(x, state)
             history.append(state)
         return cls(recurrence, inputs, torch.stack(history, dim=1))
-
-    @classmethod
-    def of(cls, recurrence: Any, inputs: Tensor, initial: Tensor) -> Self:
-        """Call `scan`, of which this is the former name."""
-        warn("Trace.of is now called Trace.scan.", DeprecationWarning)
-        return cls.scan(recurrence, inputs, initial)
 
     @property
     def length(self) -> int:
@@ -251,8 +237,7 @@ class Trace:
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """Return the loss gradient in every state, ``λ_t = δ_t + λ_{t+1} J_{t+1}``.
 
-        This is the backward recursion of Eq. (3). The loss gradients δ_t may be those in the
-        outputs or those in all of the state.
+        The backward recursion of Eq. (3). The loss gradients δ_t are those in outputs or states.
         """
         adjoint = self.lifted(loss_gradients).contiguous()
         for t in range(self.length - 1, 0, -1):
@@ -261,10 +246,7 @@ class Trace:
         return adjoint
 
     def lifted(self, rows: Float[Tensor, "... _"]) -> Float[Tensor, "... S"]:
-        """Embed gradients in the outputs in the space of states, with zeros elsewhere, as a copy.
-
-        Rows that are gradients in all of the state already are copied.
-        """
+        """Return gradients in the outputs, or in all of the state, as gradients in the state."""
         state_size = self.history.shape[-1]
         if rows.shape[-1] == state_size:
             return rows.clone()

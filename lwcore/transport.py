@@ -9,14 +9,8 @@ front, Eq. (14): what is written μ^{(q)} here is the paper's μ^{(q)}/μ.
 The letters here: B sequences, T steps, H neurons, S entries of a state (H, or 2H for the LSTM); t
 an end point, ℓ a lag in steps. A step's Jacobian is ``J = A + R``, retention plus mixing.
 
-Which order to take:
-
-* ``"exact"`` is the diagonal of the product itself: what the network does. It costs a matrix
-  product for each step, end point and sequence.
-* ``"zeroth"`` is the product of the retentions A alone: what the gates keep. It is cheap, never
-  negative, and the order of the paper's closed forms.
-* ``"first"`` adds the terms with one mixing R among the retentions: the paper's approximation. It
-  is nearly as cheap, and good where mixing is small; it may be negative.
+Take the order ``"exact"`` for what the network does, ``"zeroth"`` for what its gates keep, and
+``"first"`` for the paper's approximation: see `effective_rates`.
 """
 
 from __future__ import annotations
@@ -45,8 +39,7 @@ _ARRAYS_A_PRODUCT = 4  # of a product's size, where its Jacobians come from seve
 def step_jacobian(trace: Trace, t: Index) -> Float[Tensor, "B S S"]:
     """Return the one-step Jacobian ``J_t = ∂s_t/∂s_{t−1}`` of every sequence, as dense matrices.
 
-    Takes one step t, counted from 0. For products with J use `Trace.jacobian`, which forms no
-    matrix.
+    For products with J use `Trace.jacobian`, which forms no matrix.
     """
     require("t", t, t < trace.length, f"one of the {trace.length} steps, counted from 0")
     return trace.jacobian(t).dense()
@@ -58,8 +51,8 @@ def split(
 ) -> tuple[Float[Tensor, "B n S S"], Float[Tensor, "B n S S"]]:
     """Split the Jacobians of some steps into retention and mixing, ``J_t = A_t + R_t``.
 
-    A is what a neuron keeps of itself, R all that passes through the recurrent weights. This is
-    the split of Eqs. (11) and (23). Needs a cell of `lwcore.cells`.
+    A is what a neuron keeps of itself, R all that passes through the recurrent weights, as in
+    Eqs. (11) and (23). Needs a cell of `lwcore.cells`.
     """
     jacobian = trace.jacobian(steps).dense()
     neurons = select_each(trace.neurons, (slice(None), steps))
@@ -109,13 +102,12 @@ def effective_rates(
       ``e_t = ∂h_t/∂c_t = o_t (1 − tanh² c_t)``. Never negative, and cheap.
     * ``"first"``: ``γ + ζ``, Eqs. (14) and (23), ζ the diagonal of Eq. (12)'s sum ``Σ_j A_t ⋯
       A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``: the gradient may pass through the recurrent weights once.
-      The paper's approximation, good where mixing is small. It may be negative.
+      The paper's approximation, good where mixing is small. It may be negative. An LSTM's earliest
+      step ends in h, not in c, if it mixes: at lag 1 its first order is γ.
     * ``"exact"``: all paths; this is what the network does. It may be negative, and costs most.
 
-    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal.
-
-    The result holds B × ends × lags × H numbers. Where that is too much,
-    `lwcore.gradient.lag_statistics` uses rates lag by lag.
+    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal. Where memory is short,
+    `lwcore.gradient.lag_statistics` takes rates lag by lag.
 
     Args:
         lags: Lags ℓ ≥ 1 in steps, increasing.
@@ -144,11 +136,8 @@ def effective_rates(
 
 def _assemble(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
     """Return one array (B, ends, lags, …) from groups of sequences that come lag by lag."""
-    of_groups = []
-    for _, by_lag in groups:
-        of_group = torch.stack(list(by_lag), dim=2)  # lags become axis 2
-        of_groups.append(of_group)
-    return torch.cat(of_groups)  # groups of sequences follow one another on axis 0
+    of_groups = [torch.stack(list(by_lag), dim=2) for _, by_lag in groups]
+    return torch.cat(of_groups)
 
 
 def stream_rates(
@@ -169,8 +158,7 @@ def stream_rates(
 
 
 def _copy_diagonal(block: Tensor) -> Tensor:
-    """Copy the diagonals, so that the products themselves can be freed."""
-    return block.diagonal(dim1=-2, dim2=-1).clone()
+    return block.diagonal(dim1=-2, dim2=-1).clone()  # so that the products can be freed
 
 
 def _zeroth_order(neurons: Neurons, lags: list[int], ends: Tensor) -> Iterator[Tensor]:
@@ -283,9 +271,8 @@ def _pull_by_lag(
 ) -> Callable[[int, Tensor], Tensor]:
     """Return a function of a lag ℓ and rows that multiplies those of all pairs by ``J_{t−ℓ+1}``.
 
-    A pair is a sequence and an end point t. Where end points are so close that Jacobians take part
-    in several products, each is condensed once (see `StepJacobian.condensed`), if all fit into
-    memory.
+    A pair is a sequence and an end point t. Jacobians that take part in several products are each
+    condensed once (see `StepJacobian.condensed`), if all fit into memory.
     """
     sequence, end = torch.cartesian_prod(sequences, ends).unbind(1)
 
@@ -320,9 +307,8 @@ def exact_rates_and_share(
     """Return exact rates, and the share of the transport that passes between different neurons.
 
     The share is ``‖M − diag M‖_F / ‖M‖_F``, M the block whose diagonal the rates are. It lies in
-    [0, 1]: 0 where every neuron's gradient stays with that neuron, and NaN where M is 0. Use it to
-    see how much of the transport the rates leave out. Lags and end points are those of
-    `effective_rates`.
+    [0, 1]: 0 where every neuron's gradient stays with that neuron, and NaN where M is 0. Lags and
+    end points are those of `effective_rates`.
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
     joined = _assemble(_stream_products(trace, whole_lags, end_steps, _diagonal_and_share))
@@ -366,8 +352,8 @@ def reset_rates(
 ) -> Float[Tensor, "B ends lags H"]:
     """Return the reset rates of a GRU, ``ρ + η``: ``ρ = ∏_j r_j`` and ``η = ∏_j (1 − z_j) r_j``.
 
-    Implements Eq. (25). The paper's Eq. (26) adds them to the rates. They are no terms of the
-    expansion of M, so `effective_rates` leaves them out: add them to reproduce Eq. (26).
+    Implements Eq. (25). The paper's Eq. (26) adds them to the rates; they are no terms of the
+    expansion of M, so `effective_rates` leaves them out.
     """
     whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
     reset = trace.gates.reset

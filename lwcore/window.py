@@ -1,8 +1,8 @@
 """The learnability window, laws for the decay of the envelope, and the neurons' time scales.
 
-The learnability window H_N of a network is the longest lag about which N sequences teach it
-anything: the longest whose gradient N sequences detect (`lwcore.detection`). Its envelope f(ℓ) says
-how much gradient crosses ℓ steps; how f falls with ℓ decides how the window grows with N.
+The learnability window H_N of a network is the longest lag whose gradient N sequences detect
+(`lwcore.detection`). Its envelope f(ℓ) says how much gradient crosses ℓ steps; how f falls with ℓ
+decides how the window grows with N.
 
 The paper's letters and the names here: ℓ ``lags`` (in steps), f(ℓ) ``envelope``, N(ℓ) ``required``,
 N ``n_sequences``, μ^{(q)}_ℓ ``rates``; c ``amplitude``, β or λ ``decay``.
@@ -15,8 +15,7 @@ detectable. They agree where N(ℓ) does not fall with the lag; measured ones do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,10 +33,10 @@ from lwcore.detection import (
 from lwcore.signatures import (
     FiniteReals,
     Lags,
+    Range,
     Reals,
     Share,
     checked,
-    constrained,
     floats,
     require,
 )
@@ -46,12 +45,8 @@ from lwcore.stable.standard import Array
 Definition = Literal["supremum", "first_passage"]
 RegimeVerdict = Literal["exponential", "power", "logarithmic", "undecided", "none"]
 LawName = Literal["exponential", "power", "logarithmic", "tempered_power"]
-if TYPE_CHECKING:
-    Amplitude = float
-    Parameter = float
-else:
-    Amplitude = constrained(Real, "a number, 0 or above", lambda value: value >= 0)
-    Parameter = constrained(Real, "a number", lambda _: True)  # NaN where a law has none
+Amplitude = Annotated[float, Range("a number, 0 or above", lambda value: value >= 0)]
+Parameter = Annotated[float, Range("a number", lambda _: True)]  # NaN where a law has none
 _LEAST_SPREAD = 1e-6  # of lags, over the last: closer together, a power looks exponential
 
 
@@ -62,9 +57,8 @@ def learnability_window(
     """Return the window H_N in steps, the longest lag that N sequences can detect; 0 if none is.
 
     A lag is detected where it needs no more sequences than there are. Implements Eq. (36), ``H_N =
-    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``, because
-    ε_th, `lwcore.detection.detection_threshold`, is the inverse of N(ℓ). A window that is the last
-    of the lags is a lower bound: longer lags were not looked at.
+    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``. A window
+    that is the last of the lags is a lower bound: longer lags were not looked at.
 
     Args:
         lags: The lags ℓ, in steps.
@@ -113,8 +107,8 @@ def window_bounds(
     """Return two windows between which the envelope alone confines the true one.
 
     Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``: the least
-    and the greatest σ_α(ℓ)/m̄(ℓ) stand in the place of each lag's own. Lemma 5.2 assumes that σ_α
-    and m̄ stay between positive constants; where an alignment is not positive the lower bound is 0.
+    and the greatest σ_α(ℓ)/m̄(ℓ) stand in the place of each lag's own. Where an alignment is not
+    positive the lower bound is 0.
     """
     lag, f = _matching(lags, "envelope", envelope)
     mean_alignment = _for_each_lag("alignment", alignment, lag)
@@ -139,8 +133,8 @@ class DecayLaw:
     ``"exponential"`` is ``f = c λ^ℓ``, ``"power"`` is ``f = c ℓ^−β``, ``"logarithmic"`` is
     ``f = c/log(1 + ℓ)`` and ``"tempered_power"`` is ``f = c ℓ^−β λ^ℓ``.
 
-    A law that was fitted far from the first lag may have an amplitude that no float holds, infinite
-    or 0. It can be looked at, but not computed with.
+    A law that was fitted far from the first lag may have an amplitude of infinity or 0: it can be
+    looked at, but not computed with.
     """
 
     name: LawName
@@ -158,22 +152,6 @@ class DecayLaw:
         if self.name == "tempered_power":
             is_factor = 0 < self.tempering < np.inf
             require("tempering", self.tempering, is_factor, "a finite number above 0")
-
-    def __eq__(self, other: object) -> bool:
-        """Say whether two laws have the same name and parameters; those that a law lacks agree."""
-        if not isinstance(other, DecayLaw):
-            return NotImplemented
-        return self._parameters() == other._parameters()
-
-    def __hash__(self) -> int:
-        """Return a hash of the name and the parameters."""
-        return hash(self._parameters())
-
-    def _parameters(self) -> tuple[object, ...]:
-        """Return the name and the parameters, None for those that the law lacks."""
-        # Not left to `dataclass`: from Python 3.13 on, NaN in its fields differs from itself.
-        numbers = (self.amplitude, self.decay, self.tempering)
-        return self.name, *(None if np.isnan(number) else number for number in numbers)
 
     def _require_amplitude(self) -> None:
         """Refuse to compute with an amplitude that no float holds."""
@@ -264,8 +242,7 @@ class LawFit(NamedTuple):
 class DecayFit(NamedTuple):
     """The decay laws fitted to one envelope; the tempered law's β and 1 − λ may fall below 0.
 
-    Of few lags AICc prefers the law with the fewest parameters, whichever is true: at five lags the
-    logarithmic one. `verdict` says whether the lags decide.
+    Of few lags AICc prefers the law with the fewest parameters; `verdict` says whether they decide.
     """
 
     exponential: LawFit
@@ -295,9 +272,8 @@ class DecayFit(NamedTuple):
 def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     """Fit the decay laws to an envelope f > 0 at five lags or more, by least squares on ``log f``.
 
-    The laws are linear in ℓ, ``log ℓ``, ``log log(1 + ℓ)`` with slope −1, and the first two. A
-    rescaled envelope changes amplitudes and nothing else. The least ``aicc`` is the best guess;
-    whether the lags tell the laws apart is what `DecayFit.verdict` says.
+    The laws are linear in ℓ, ``log ℓ``, ``log log(1 + ℓ)`` with slope −1, and the first two. The
+    least ``aicc`` is the best guess; whether the lags tell the laws apart says `DecayFit.verdict`.
 
     >>> lags = np.arange(1, 65)
     >>> fits = fit_decay(lags, 3 * lags**-0.5)
@@ -349,8 +325,7 @@ class _Line(NamedTuple):
 def _regress(columns: list[Array], log_f: Array, law: Array | float = 0.0) -> _Line:
     """Fit ``log f = constant + Σ_k slope_k column_k + law`` by least squares.
 
-    All is centred, so that the constant drops out and is found at the end. Columns are brought to
-    one size, too: lags may be large and close, or far apart.
+    All is centred, and columns are brought to one size: lags may be large and close, or far apart.
     """
     relative = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
     target = relative - relative.mean() - law
@@ -370,24 +345,18 @@ def _regress(columns: list[Array], log_f: Array, law: Array | float = 0.0) -> _L
 
 def _law(name: LawName, line: _Line) -> DecayLaw:
     """Return the law that a regression has found."""
-    factor = beta = float("nan")
-    if name in ("power", "tempered_power"):
-        beta = float(line.slopes[0])
     with np.errstate(over="ignore", under="ignore"):
         amplitude = float(np.exp(line.constant))
-        if name in ("exponential", "tempered_power"):
-            factor = float(np.exp(line.slopes[-1]))
+        factors = np.exp(line.slopes)
     if name == "exponential":
-        return DecayLaw(name, amplitude, factor)
+        return DecayLaw(name, amplitude, float(factors[0]))
+    beta = float(line.slopes[0]) if line.slopes.size else float("nan")
+    factor = float(factors[1]) if name == "tempered_power" else float("nan")
     return DecayLaw(name, amplitude, beta, factor)
 
 
 def _p_value(residual: float, bent_residual: float, more_slopes: int, log_f: Array) -> float:
-    """Return the p-value of the F-test of a law against one with two slopes, so many more.
-
-    It is the chance that the slopes explain at least so much of noise. What is left of the bent law
-    counts as rounding at the least.
-    """
+    """Return the p-value of the F-test of a law against one with two slopes, so many more."""
     degrees = log_f.size - 3  # but for a constant and two slopes
     rounding = log_f.size * _rounding(log_f) ** 2
     left = max(bent_residual, rounding)
@@ -398,16 +367,14 @@ def _p_value(residual: float, bent_residual: float, more_slopes: int, log_f: Arr
 
 def _rounding(log_f: Array) -> float:
     """Return how far rounding may take the logarithm of an envelope."""
-    rounding = 8 * np.finfo(float).eps * (1 + np.abs(log_f).max())
-    return float(rounding)
+    return float(8 * np.finfo(float).eps * (1 + np.abs(log_f).max()))
 
 
 def r_squared_and_aicc(residual: float, n_parameters: int, log_f: Array) -> tuple[float, float]:
     """Return R² on log f, and Akaike's criterion, corrected for few lags, of a fit.
 
-    Residuals below the rounding of log f count as that rounding: data without noise do not go to
-    the law with the most parameters. R² is NaN for a constant f, the criterion infinite where there
-    are too few lags for it.
+    Residuals below the rounding of log f count as that rounding. R² is NaN for a constant f, the
+    criterion infinite where there are too few lags for it.
     """
     n = log_f.size
     k = n_parameters + 1  # the residual variance is estimated, too

@@ -47,8 +47,6 @@ LINES = {
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
     "show part.nc": "path = 'part.nc': not a whole result .*test_loss",
     "show texts.nc": r"path = 'texts.nc': not a whole result \(",
-    "show nothing.nc --figure found.pgf": r"figure = 'found\.pgf': must be a file that ends in one of",
-    "show nothing.nc --figure gone/a.png": "figure = 'gone/a.png': must be in a folder that exists",
     "claims --ledger nothing": "nothing: no ledger",
     "claims --ledger empty.json": r"empty\.json: not a ledger .*must be a list",
 }

@@ -308,7 +308,7 @@ def test_unfinished_work_of_other_code_is_named_and_neither_used_nor_removed(
     stopped_at(15, made, tmp_path)
     (left,) = tmp_path.iterdir()
     monkeypatch.setattr(surroundings, "fingerprint", lambda: "00000000")
-    words = rf"{left.name} is left from .* other code, .* is not used"
+    words = rf"{left.name} is left from .* other code .* is not used"
     with pytest.warns(UserWarning, match=words):
         made(tmp_path)
     assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]

@@ -108,10 +108,13 @@ FOREIGN = xr.Dataset({"loss": 1.0})
             "detector = 'fast': must be one of",
         ),
         (lambda: inference.significant(1.0, 1.0, 10, 0.05), r"mean = 1\.0: must be of shape"),
-        (lambda: inference.significant([[1.0]], [[1.0]], 0, 0.05), r"count = 0\.0: must be 1 or"),
         (
-            lambda: inference.significant([[1.0, 2.0]], [[1.0], [2.0], [3.0]], 5, 0.05),
-            r"error of shape \(3, 1\): must be one number, or of shape \(1, 2\)",
+            lambda: inference.significant([[1.0]], [[1.0]], 0, 0.05),
+            "count contains 0.0: every entry must be 1 or",
+        ),
+        (
+            lambda: inference.significant([[1.0, 2.0, 3.0]], [[1.0, 2.0]], 5, 0.05),
+            r"mean, error, count of shapes \(1, 3\), \(1, 2\), \(1, 1\): must broadcast",
         ),
         (lambda: inference.deviation([1.0]), r"numbers = \[1\.0\]: must be two or more"),
     ],

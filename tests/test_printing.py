@@ -168,7 +168,7 @@ def test_a_number_that_fails_a_limit_is_printed_beyond_it(number, limit):
     assert (shown < limit) == (number < limit) or shown == limit == pytest.approx(number, rel=1e-4)
 
 
-ENDS = [0.0, 5e-324, 1e-310, 0.5, 3.0, 1e16, 1e300, math.inf]
+ENDS = [0.0, 1e-300, 0.5, 3.0, 1e16, 1e300, math.inf]
 
 
 @pytest.mark.parametrize("unit", Unit)

@@ -93,7 +93,7 @@ def test_functions_and_classes_that_say_what_they_take_check():
     """But for those made or called inside; a method is called by those who have made its object."""
     inner = {"at_steps", "stream_rates", "lags_and_ends", "to_bytes"}
     inner |= {"StepJacobian", "GatedJacobian", "broadcast"}
-    telling = r"jaxtyping|_Range|\.(Dataset|Figure|Axes|Config|Network|Trace|Cell)'"
+    telling = r"jaxtyping|Range\(|\.(Dataset|Figure|Axes|Config|Network|Trace|Cell)'"
     silent = set()
     for name, called in public():
         is_method = called.__name__ not in (called.__qualname__, "__init__")

@@ -72,8 +72,6 @@ class Cell(nn.Module):
     (for `ConstGate` for good), reset and show gates start at 1/2, and `gate_spread` scales the
     gates' weights. These are Gaussian of variance 1/D for inputs, and orthogonal for states. With
     ``init="uniform"`` all is drawn as `torch.nn.LSTM` does, and gates start near 1/2.
-
-    A small `gate_init` is for long dependencies: 0.05 forgets in about 20 steps, 1/2 in two.
     """
 
     blocks: ClassVar[tuple[str, ...]] = ("let_in", "candidate")  # of parameter rows, in order
@@ -103,7 +101,8 @@ class Cell(nn.Module):
 
         Args:
             layernorm: Whether the candidate is normalised over neurons before its tanh.
-            gate_init: The share of the state that a step replaces at first.
+            gate_init: The share of the state that a step replaces at first: 0.05 forgets in about
+                20 steps, 1/2 in two.
             gate_spread: How strongly gates depend on input and state at first.
             init: ``"orthogonal"`` as in the paper, or ``"uniform"`` as in PyTorch.
             reset: Whether a GRU's reset gate acts before or after the matrix product.
@@ -144,8 +143,7 @@ class Cell(nn.Module):
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return what is kept, a, and what is let in, b, from pre-activations and open gates.
 
-        Without a gate that keeps, ``a = 1 − b``. A linear family may have its own rule; kernels and
-        closed form know only this one.
+        A linear family may have its own rule; kernels and closed form know only this one.
         """
         if "let_in" in opened:
             let_in = opened["let_in"]
@@ -261,8 +259,7 @@ class Cell(nn.Module):
     ) -> tuple[Tensor, ...]:
         """Scan in the fastest way there is; return h, and c where it is not the same.
 
-        A compiled scan is differentiable once, in h. In autocast inputs may come in another
-        precision than the cell's, which is the one it computes in.
+        A compiled scan is differentiable once, in h. In autocast the cell's precision counts.
         """
         if autocasts():
             with without_autocast():
@@ -315,54 +312,39 @@ class Cell(nn.Module):
         zero = inputs.new_zeros(len(inputs), self.state_size)
         if state is None:
             return zero
-        tensors = [state] if isinstance(state, Tensor) else state
-        are_tensors = (
-            isinstance(tensors, tuple | list)
-            and len(tensors) > 0
-            and all(isinstance(tensor, Tensor) for tensor in tensors)
-        )
-        require("state", state, are_tensors, "a tensor, or h and c")
-        kinds = {(tensor.shape[:-1], tensor.dtype) for tensor in tensors}
-        require("state", state, len(kinds) == 1, "of tensors of one dtype and as many sequences")
-        start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
+        try:
+            start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
+        except (TypeError, RuntimeError):  # no tensors, or of several shapes
+            start = zero.new_empty(0)
         is_a_state = start.shape == zero.shape and start.dtype == zero.dtype
         allowed = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
-        require("state", start, is_a_state and bool(start.isfinite().all()), allowed)
+        require("state", state, is_a_state and bool(start.isfinite().all()), allowed)
         return start
 
 
 class ConstGate(Cell):
     """A leaky recurrence with one fixed gate value, Eq. (51).
 
-    All neurons forget at the same speed, always: its zeroth-order envelope is ``H (1 − s)^ℓ``. Take
-    it as the case that can be computed by hand.
+    All neurons forget at the same speed, always: its zeroth-order envelope is ``H (1 − s)^ℓ``.
     """
 
     blocks = ("candidate",)
 
 
 class SharedGate(Cell):
-    """One learned gate for all neurons, new at every step, Eq. (49).
-
-    The speed of forgetting follows the input, but all neurons share it.
-    """
+    """One learned gate for all neurons, new at every step, Eq. (49)."""
 
     shared = True
 
 
 class DiagGate(Cell):
-    """One learned gate a neuron, new at every step, Eq. (47).
-
-    Neurons can have time scales of their own: the simplest cell whose envelope need not fall
-    exponentially.
-    """
+    """One learned gate a neuron, new at every step, Eq. (47): each has a time scale of its own."""
 
 
 class MinGRU(Cell):
     """A GRU whose gate and candidate see the input alone (Feng et al., 2024).
 
-    Nothing mixes neurons, so all orders of transport agree: a cell for which the paper's rates are
-    exact.
+    Nothing mixes neurons, so all orders of transport agree.
     """
 
     linear = True

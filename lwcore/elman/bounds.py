@@ -7,9 +7,8 @@ width, T the length, τ the steps of descent. Beyond the cut-off ``α_m σ₁ = 
 exponentially with t, so everything is kept as a natural logarithm: products are sums here, and sums
 are `log_sum`.
 
-``as_printed=True`` gives a formula as it stands in the companion, ``as_printed=False`` one whose
-proof closes, built on the constants that hold. Take the first to check the companion, the second
-for a bound that is one.
+``as_printed=True`` gives a formula as it stands in the companion, ``as_printed=False`` a bound
+whose proof closes, built on the constants that hold.
 """
 
 from __future__ import annotations
@@ -102,7 +101,6 @@ def local_constants(
 
 
 def _log_suprema(sigma: Activation) -> tuple[float, float, float]:
-    """Return the logarithms of σ₀, σ₁ and σ₂."""
     return math.log(sigma.bound), math.log(sigma.slope_bound), math.log(sigma.curvature_bound)
 
 
@@ -233,10 +231,7 @@ class Problem:
 
 
 class Bound(NamedTuple):
-    """A right-hand side: the natural logarithm of each of its summands, by name.
-
-    Compare the summands to see which of them makes a bound large; most overflow as plain numbers.
-    """
+    """A right-hand side: the natural logarithm of each of its summands, by name."""
 
     log_terms: dict[str, float]
 
@@ -362,11 +357,7 @@ def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: boo
 
 
 class TrainingPlan(NamedTuple):
-    """What C&E Theorem 2 asks for and promises, as natural logarithms.
-
-    With a step size up to η and at least m neurons, descent reaches the promised risk within τ₀
-    steps.
-    """
+    """What C&E Theorem 2 asks for and promises, as natural logarithms."""
 
     log_radius: float  # of λ, the distance (times √m) that no neuron leaves before the last step
     log_step_size: float  # of η, the largest
@@ -420,11 +411,7 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
 def _errors(
     problem: Problem, alpha_m: float, log_square: float, as_printed: bool
 ) -> dict[str, float]:
-    """Return the logarithms of the terms of C&E Eq. (19), err.
-
-    Args:
-        log_square: The logarithm of ρ_w² + ρ_u², the largest displacement.
-    """
+    """Return the logarithms of the terms of C&E Eq. (19), err, for a ``log(ρ_w² + ρ_u²)``."""
     constants = problem.constants(alpha_m, as_printed)
     sigma = ACTIVATIONS[problem.activation]
     if as_printed:

@@ -23,7 +23,6 @@ from lwcore.elman.network import (
     BoundedInputs,
     ElmanNetwork,
     Named,
-    in_range,
     shaped,
     stream_gradients,
     stream_tangents,
@@ -47,8 +46,7 @@ class Estimate(NamedTuple):
 def finite_kernel(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndarray, "n n T"]:
     """Return the kernel of one network at all pairs of inputs and all steps.
 
-    It is ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``, the left side of C&E Proposition 2 before its
-    limit, at any parameters. `limiting_kernel` is the limit of wide networks.
+    It is ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``, of which `limiting_kernel` is the limit.
     """
     sequences = network.sequences(inputs)
     n, _, d = sequences.shape
@@ -61,10 +59,9 @@ def finite_kernel(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.ndar
     total: Any = 0.0
     for first in range(0, n_different, n_at_once):
         some = slice(first, first + n_at_once)
-        with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            gram = _gram(rows[some], weights[:n_different][some], sequences, network.sigma)
-            total = total + gram
-    return in_range("network", total)
+        gram = _gram(rows[some], weights[:n_different][some], sequences, network.sigma)
+        total = total + gram
+    return total
 
 
 @checked
@@ -114,12 +111,9 @@ class TransportMaps:
         u = parameters[:, 1:]
         of_w = shaped("recurrent(…)", self.recurrent(w), w.shape)
         of_u = shaped("inputs(…)", self.inputs(u), u.shape)
-        with np.errstate(over="ignore"):
-            largest_w = float(np.abs(of_w).max())
-            largest_u = float(np.linalg.norm(of_u, axis=1).max())
-            sizes = (largest_w, largest_u)
-            bounds = (self.recurrent_bound, self.input_bound)
-            holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
+        sizes = (float(np.abs(of_w).max()), float(np.linalg.norm(of_u, axis=1).max()))
+        bounds = (self.recurrent_bound, self.input_bound)
+        holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
         require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
         return np.column_stack([of_w, of_u])
 
@@ -128,8 +122,7 @@ class TransportMaps:
 def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
     """Return the network moved along the maps, ``Θ_i(0) + c_i (v_w, v_u)(Θ_i(0))/√m``.
 
-    Implements C&E Eq. (20), C&E Remark 4. Every neuron stays within ν̄_w/√m and ν̄_u/√m of its
-    start.
+    Implements C&E Eq. (20), C&E Remark 4: moves of up to ν̄_w/√m and ν̄_u/√m.
     """
     start = initial.parameters
     moves = initial.readout[:, None] * maps.at(start) / initial.width**0.5

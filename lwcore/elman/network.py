@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -20,13 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from lwcore.reals import read
 from lwcore.signatures import (
-    ArgumentError,
     FiniteReals,
     Int64Count,
     NotNegative,
     Positive,
+    Range,
+    are_finite,
     checked,
-    constrained,
     floats,
     require,
 )
@@ -35,50 +34,46 @@ Array = NDArray[np.float64]
 _MOST = 2**40  # parameters that are drawn: more than memory holds
 
 
-def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
-    """Return the type of finite real arrays for which a predicate holds; errors name the shape."""
-    description = f"a finite array of shape {shape}"
-    return constrained(FiniteReals, description, lambda x: predicate(read(x)))
-
-
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
 Smooth = Literal["tanh", "logistic", "gaussian"]
-if TYPE_CHECKING:
-    Width = int
-    Radii = tuple[float, float]
-    BoundedInputs = ArrayLike
-    ParameterRows = ArrayLike
-else:
 
-    def _are_short(vectors: Array) -> bool:
-        if vectors.ndim != 3:
-            return False
-        with np.errstate(over="ignore"):
-            squared_norms = np.square(vectors).sum(axis=-1)
-        return bool((squared_norms <= 1 + 2e-12).all())
 
-    # Bounds hold for widths that no machine could draw.
-    Width = constrained(
-        Integral,
+def _are_short(inputs: Any) -> bool:
+    vectors = read(inputs)
+    with np.errstate(over="ignore"):
+        squared_norms = np.square(vectors).sum(axis=-1)
+    return vectors.ndim == 3 and are_finite(vectors) and bool((squared_norms <= 1 + 2e-12).all())
+
+
+def _are_rows(parameters: Any) -> bool:
+    rows = read(parameters)
+    return rows.ndim == 2 and are_finite(rows) and len(rows) % 2 == 0 < rows.shape[1] - 1
+
+
+# Bounds hold for widths that no machine could draw.
+Width = Annotated[
+    int,
+    Range(
         "an even whole number, 2 or above and up to 10^300",
         lambda m: 2 <= m <= 10**300 and m % 2 == 0,
-    )
-    Radii = tuple[NotNegative, NotNegative]  # of recurrent and of input weights
-    # As in the companion's Section 2.1, but for rounding.
-    BoundedInputs = _array("(n, T, d), of norms up to 1", _are_short)
-    # C&E Definition 1 pairs neurons.
-    ParameterRows = _array(
-        "(m, 1 + d), m even, d at least 1",
-        lambda rows: rows.ndim == 2 and len(rows) % 2 == 0 < rows.shape[1] - 1,
-    )
+    ),
+]
+Radii = tuple[NotNegative, NotNegative]  # of recurrent and of input weights
+# As in the companion's Section 2.1, but for rounding.
+BoundedInputs = Annotated[
+    ArrayLike, Range("a finite array of shape (n, T, d), of norms up to 1", _are_short)
+]
+# C&E Definition 1 pairs neurons.
+ParameterRows = Annotated[
+    ArrayLike, Range("a finite array of shape (m, 1 + d), m even, d at least 1", _are_rows)
+]
 
 
 @dataclass(frozen=True)
 class Activation:
     """An activation σ, its slope, and the suprema on which all constants rest.
 
-    Implements C&E Eq. (4). The theorems hold for the smooth ones; the ReLU, whose σ₀ and σ₂ are
-    infinite, is there to see what happens without.
+    Implements C&E Eq. (4). The theorems hold for the smooth ones, and not for the ReLU.
     """
 
     value: Callable[[Array], Array]  # σ, any shape to the same shape
@@ -138,10 +133,7 @@ class ElmanNetwork:
     def __init__(
         self, parameters: ParameterRows, readout: FiniteReals, activation: Named = "tanh"
     ) -> None:
-        """Take rows ``[W_ii, U_i]`` and c, a number for each row.
-
-        `symmetric_initialisation` draws both as the companion's theorems want them.
-        """
+        """Take rows ``[W_ii, U_i]`` and c: `symmetric_initialisation` draws both."""
         self.parameters = floats("parameters", parameters)
         self.width = len(self.parameters)
         self.dimension = self.parameters.shape[1] - 1
@@ -169,19 +161,13 @@ class ElmanNetwork:
     @checked
     def hidden(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
-        by_step = []
-        with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            for _, _, state in scan(self.parameters, self.sequences(inputs), self.sigma):
-                by_step.append(state)
-        return in_range("parameters", np.stack(by_step, axis=1))
+        steps = scan(self.parameters, self.sequences(inputs), self.sigma)
+        return np.stack([state for _, _, state in steps], axis=1)
 
     @checked
     def outputs(self, inputs: BoundedInputs) -> Float[np.ndarray, "n T"]:
         """Return the outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
-        states = self.hidden(inputs)
-        with np.errstate(over="ignore", invalid="ignore"):
-            outputs = self.read(states)
-        return in_range("readout", outputs)
+        return self.read(self.hidden(inputs))
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
         """Return the readout ``Σ_i c_i H^{(i)}/√m`` of hidden states or their tangents."""
@@ -221,10 +207,8 @@ def empirical_risk(network: ElmanNetwork, inputs: BoundedInputs, targets: Finite
     """
     outputs = network.outputs(inputs)
     wanted_outputs = shaped("targets", targets, outputs.shape)
-    with np.errstate(over="ignore"):  # said below, in words
-        over_time = np.square(outputs - wanted_outputs).sum(axis=1)
-        risk = over_time.mean()
-    return float(in_range("targets or outputs", risk))
+    over_time = np.square(outputs - wanted_outputs).sum(axis=1)
+    return float(over_time.mean())
 
 
 @checked
@@ -235,12 +219,9 @@ def hidden_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.n
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
     weight, too.
     """
-    by_step = []
-    sequences = network.sequences(inputs)
-    with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-        for gradient in stream_gradients(network.parameters, sequences, network.sigma):
-            by_step.append(gradient.copy())
-    return in_range("parameters", np.stack(by_step, axis=1)).swapaxes(2, 3)
+    steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
+    by_step = [gradient.copy() for gradient in steps]
+    return np.stack(by_step, axis=1).swapaxes(2, 3)
 
 
 @checked
@@ -251,9 +232,7 @@ def output_gradients(network: ElmanNetwork, inputs: BoundedInputs) -> Float[np.n
     """
     of_states = hidden_gradients(network, inputs)
     weights = network.readout / network.width**0.5
-    with np.errstate(over="ignore"):
-        gradients = of_states * weights[:, None]
-    return in_range("readout", gradients)
+    return of_states * weights[:, None]
 
 
 @checked
@@ -265,19 +244,9 @@ def linear_model(
     ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
     """
     start = initial.parameters
-    by_step = []
-    with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-        move = initial.at(parameters).parameters - start
-        for tangent in stream_tangents(start, move, initial.sequences(inputs), initial.sigma):
-            by_step.append(initial.read(tangent))
-    return in_range("parameters", np.stack(by_step, axis=1))
-
-
-def in_range(name: str, values: Any) -> Any:
-    """Return values if all are finite; else refuse the argument from which they followed."""
-    if not np.isfinite(values).all():
-        raise ArgumentError(f"{name}: must be smaller: what follows leaves the range of a float.")
-    return values
+    move = initial.at(parameters).parameters - start
+    tangents = stream_tangents(start, move, initial.sequences(inputs), initial.sigma)
+    return np.stack([initial.read(tangent) for tangent in tangents], axis=1)
 
 
 def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:

@@ -1,8 +1,8 @@
 """What a run is: a validated configuration, with axes a sweep of them, read from TOML.
 
-When to use what: `Config.named` reads a configuration that ships with the package, or a file of
-yours; `Config.replace` changes settings of one; `config_of` gives the configuration of a stored
-result. Unknown keys, bad values and pieces that do not fit are refused by name.
+`Config.named` reads a configuration that ships with the package, or a file of yours;
+`Config.replace` changes settings of one; `config_of` gives the configuration of a stored result.
+Unknown keys, bad values and pieces that do not fit are refused by name.
 """
 
 from __future__ import annotations
@@ -78,20 +78,13 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Section(BaseModel):
-    """Common rules of all sections.
-
-    A section cannot be changed once it is made. It refuses an unknown key, an infinite or NaN
-    number, and a text or 1.0 in the place of an integer.
-    """
+    """Settings that cannot be changed. No key is unknown, no number infinite, no integer 1.0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Dump the settings, except those that came later and have their default.
-
-        See `_IN_EVERY_STORED_CONFIGURATION` for what that is good for.
-        """
+        """Dump the settings, except those that came later and have their default."""
         settings: dict[str, Any] = dump(self)
         for name, field in type(self).model_fields.items():
             if field.is_required() or name in _IN_EVERY_STORED_CONFIGURATION.split():
@@ -151,8 +144,7 @@ class DiagnosticSettings(_Section):
     """What is measured on the trained networks, on fresh sequences.
 
     More sequences make N(ℓ) surer, more end points the rates, more directions the windows of the
-    paper's views. Error, significance and budgets are defaults of `lwcore.inference`, which takes
-    others without a new run.
+    paper's views. `lwcore.inference` takes another error, significance or budget without a new run.
     """
 
     sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
@@ -216,12 +208,7 @@ class Config(_Section):
 
     @classmethod
     def _read(cls, name: Path, named_by: tuple[Path, ...]) -> Self:
-        """Read a file, or a configuration that ships.
-
-        Args:
-            name: A name, or the path of a TOML file.
-            named_by: The files that name it as their base, each the base of the one before.
-        """
+        """Read a file, or a configuration that ships; `named_by` are those it is a base of."""
         path = _path_of(name, named_by)
         require("path", str(path), path.is_file() or not path.exists(), "a file")
         if named_by and not path.exists():
@@ -296,17 +283,6 @@ class Config(_Section):
         no_more = f"at most {training.sequences}, the training sequences"
         require("training.batch_size", size, size <= training.sequences, no_more)
 
-    def __str__(self) -> str:
-        """The settings, section by section, named as in the TOML file."""
-        lines = ["[run]"]
-        for name, value in self.model_dump().items():
-            if isinstance(value, dict) and value:
-                lines.append(f"[{name}]")
-                lines.extend(f"{key} = {setting}" for key, setting in value.items())
-            elif value != type(self).model_fields[name].default:
-                lines.append(f"{name} = {value}")
-        return "\n".join(lines)
-
     @property
     def members(self) -> list[tuple[Model, int]]:
         """The (model, seed) pairs, models outside: one network each."""
@@ -339,8 +315,7 @@ class Config(_Section):
     def points(self) -> dict[Point, Self]:
         """Return the configuration of every point of the grid, by its labels on the axes.
 
-        Labels stand in the order of the axes, the last of which varies fastest. Without axes there
-        is one point, which bears no label.
+        Labels stand in the order of the axes, the last of which varies fastest.
         """
         without_axes = self.model_copy(update={"axes": {}})
         grid = {}
@@ -354,12 +329,7 @@ class Config(_Section):
 
 
 def _path_of(name: Path, named_by: tuple[Path, ...]) -> Path:
-    """Return the file that a name or a path stands for; refuse an unknown name and a circle.
-
-    Args:
-        name: A name, or the path of a TOML file.
-        named_by: The files that name it as their base, each the base of the one before.
-    """
+    """Return the file that a name or a path stands for; refuse an unknown name and a circle."""
     argument = "base" if named_by else "name"
     if name.suffix != ".toml":
         known = shipped()

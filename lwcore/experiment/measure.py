@@ -6,9 +6,7 @@ the gradient along one direction of parameter space; its *view* is either the pa
 statistic at some order, or the lag's own gradient: see `book/notation.md`.
 
 The independent unit is the sequence, averaged over all end points that leave room for the longest
-lag. Signs and mean gradients come from one half of the sequences and the numbers from the other, so
-that no number is looked at with signs it has made itself. Time scales and base rates are followed
-along training, too.
+lag. Signs and mean gradients come from one half of the sequences and the numbers from the other.
 """
 
 from __future__ import annotations
@@ -51,6 +49,11 @@ STATES = 2**20  # numbers B·T·H at a time, at the most; some hundred arrays of
 # Enough for means over sequences and steps, little enough to be looked at in every snapshot.
 SNAPSHOT = 64
 NEARLY = 0.05  # a retention this near to 0 or 1 counts as saturated
+_LEARNED = "coefficient of the delayed input in the network's output"
+_RETENTION = "mean share of its state that a neuron keeps in a step"
+_SATURATED = f"share of steps at which it is within {NEARLY} of 0 or 1"
+_TIME_SCALE = "time scale τ of a neuron"
+_ENVELOPE = "envelope f(ℓ), per unit of global learning rate"
 
 
 @checked
@@ -108,23 +111,12 @@ def observe(
 
     as_vectors = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
     fixed = _signs_and_directions(batches_of(for_signs), torch.stack(as_vectors))
-    mean_rates = []
-    envelopes = []
-    shares_negative = []
-    statistics = []
-    projections = []
+    by_batch = []
     for batch in batches_of(for_numbers):
         weight = len(batch.trace.inputs) / len(for_numbers.targets)
-        mean_rate, of_batch, share_negative = _mean_rates(batch, settings, weight)
-        mean_rates.append(mean_rate)
-        envelopes.append(of_batch)
-        shares_negative.append(share_negative)
-        statistic, projection = _numbers(batch, fixed)
-        statistics.append(statistic)
-        projections.append(projection)
-    rate = torch.stack(mean_rates).sum(0).numpy()
-    f = torch.stack(envelopes).sum(0).numpy()
-    negative = torch.stack(shares_negative).sum(0).numpy()
+        by_batch.append((*_mean_rates(batch, settings, weight), *_numbers(batch, fixed)))
+    *of_rates, statistics, projections = zip(*by_batch, strict=True)
+    rate, f, negative = (torch.stack(shares).sum(0).numpy() for shares in of_rates)
 
     dims = ("source", "probe", "lag", "sequence")
     of_lag = torch.cat(statistics, -1).numpy()
@@ -132,9 +124,9 @@ def observe(
     data = described(
         {
             "rate": (("order", "lag", "unit"), rate, "mean absolute effective rate"),
-            "envelope": (("order", "lag"), f, "envelope f(ℓ), per unit of global learning rate"),
+            "envelope": (("order", "lag"), f, _ENVELOPE),
             "negative": (("order", "lag"), negative, "share of rates below 0"),
-            "time_scale": (("order", "unit"), time_scales(lags, rate), "time scale τ of a neuron"),
+            "time_scale": (("order", "unit"), time_scales(lags, rate), _TIME_SCALE),
             "statistic": (dims, of_lag, "the lag's part, one number a sequence"),
             "projection": (dims, of_whole, "the whole gradient along the same direction"),
         }
@@ -226,7 +218,7 @@ def _mean_rates(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return a batch's share in the mean size of rates, their envelope, and how many are negative.
 
-    Rates are taken at end points spread evenly from the last; shares of batches add up to means.
+    End points are spread evenly from the last.
     """
     ends = batch.ends
     evenly = [ends[-1 - k * len(ends) // settings.ends] for k in reversed(range(settings.ends))]
@@ -256,10 +248,7 @@ class _SignsAndDirections(NamedTuple):
 def _signs_and_directions(
     batches: Iterable[_Batch], random: Float[Tensor, "direction P"]
 ) -> _SignsAndDirections:
-    """Return signs and directions, of alignments and gradients added up over batches.
-
-    Nothing of the sequences that give these may be looked at with them: see `observe`.
-    """
+    """Return signs and directions, of alignments and gradients added up over batches."""
     alignments = []
     gradients = []
     for batch in batches:
@@ -324,9 +313,8 @@ def course(
 ) -> xr.Dataset:
     """Measure a network as it was at several steps of its training, on the first fresh sequences.
 
-    Returns, for each snapshot, what is learned of each delay, retention and its saturation, time
-    scales and envelopes. A neuron's retention is the diagonal part of its one-step Jacobian, 1 − s
-    or f.
+    Returns, for each snapshot, what is learned of each delay, retention (1 − s or f) and its
+    saturation, time scales and envelopes.
 
     Args:
         snapshots: State dictionaries by the number of training steps taken.
@@ -352,10 +340,7 @@ def course(
 def _measure_now(
     network: Network, sequences: Sequences, task: DelayedRegression, settings: DiagnosticSettings
 ) -> xr.Dataset:
-    """Measure a network as it is now, on some sequences: a snapshot of `course`.
-
-    Rates are those of the last step alone.
-    """
+    """Measure a network as it is now, with the rates of the last step alone: see `course`."""
     trace = network.cell.trace(sequences.inputs)
     predictions = network.readout(trace.outputs)
     learned = recovered_coefficients(task, sequences, predictions, task.lags)
@@ -367,32 +352,12 @@ def _measure_now(
         sizes.append(rates.abs().mean((0, 1)))
     size = np.stack(sizes)
     over = (0, 1)  # sequences and steps
-    variables: dict[str, tuple[Any, Any, str]] = {
-        "course_learned": (
-            "task_lag",
-            learned,
-            "coefficient of the delayed input in the network's output",
-        ),
-        "retention": (
-            "unit",
-            kept.mean(over),
-            "mean share of its state that a neuron keeps in a step",
-        ),
-        "saturated": (
-            "unit",
-            saturated.double().mean(over),
-            f"share of steps at which it is within {NEARLY} of 0 or 1",
-        ),
-        "course_time_scale": (
-            ("order", "unit"),
-            time_scales(settings.lags, size),
-            "time scale τ of a neuron",
-        ),
-        "course_envelope": (
-            ("order", "lag"),
-            size.sum(-1),
-            "envelope f(ℓ), per unit of global learning rate",
-        ),
+    variables: Any = {
+        "course_learned": ("task_lag", learned, _LEARNED),
+        "retention": ("unit", kept.mean(over), _RETENTION),
+        "saturated": ("unit", saturated.double().mean(over), _SATURATED),
+        "course_time_scale": (("order", "unit"), time_scales(settings.lags, size), _TIME_SCALE),
+        "course_envelope": (("order", "lag"), size.sum(-1), _ENVELOPE),
     }
     return described(variables)
 
@@ -403,8 +368,7 @@ def base_rates(network: Network, optimizer: dict[str, Any]) -> Float[Tensor, " H
 
     v̂ is the bias-corrected second moment of Adam, and Λ how much larger Adam makes a neuron's
     learning rate; per unit of global learning rate. Without second moments, as of plain descent, Λ
-    is 1. A row that all neurons share, SharedGate's gate, belongs to none of them, and neither does
-    the layer normalisation.
+    is 1. A gate that all neurons share belongs to none of them, nor does the layer normalisation.
 
     Args:
         optimizer: The optimiser's state dictionary, with the network's parameters in one group.

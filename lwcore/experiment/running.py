@@ -2,9 +2,9 @@
 
 The result is one file. Until it is there, finished members and checkpoints stand in a folder
 ``<name>-<configuration>-<code>.partial`` beside it, where "code" stands for all that computes: the
-package, the versions of its libraries, the processor. All these files are whole or not there at
-all, so a run that was killed goes on from them and ends with the same bits. Nothing is locked: two
-processes at the same run may do a member twice, with the same bits, too.
+package, the versions of its libraries, the processor. Each file is whole or not there, so a run
+that was killed goes on from them and ends with the same bits. Nothing is locked: two processes at
+the same run may do a member twice, with the same bits, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 import signal
 import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
@@ -57,17 +57,16 @@ def run(
     """Train and measure all networks of a configuration; return one dataset of their results.
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
-    configuration has left there is used, unless `resume` is False; a warning says if other code
-    made it. Another configuration's result is not overwritten, but for that.
+    configuration has left there is used; a warning says if other code made it. Another
+    configuration's result is overwritten only where `resume` is False.
 
     With axes ``final_loss``, the mean over the last tenth of the steps, is kept in the place of
     every step's loss, and ``still_falling``, the share by which that is below the tenth before.
 
     Args:
-        executor: Where members run; in this process if None. Use `process_pool` for several at
-            once: threads of one process take turns. Any `concurrent.futures.Executor` will do whose
-            workers have the same versions on the same kind of processor. They keep checkpoints if
-            they see the directory.
+        executor: Where members run; in this process if None. Use `process_pool`, or any
+            `concurrent.futures.Executor` whose workers have the same versions on the same kind of
+            processor. Threads of one process take turns.
         resume: Whether to go on from what is there, and to return a result that is there.
         directory: Folder of the result; nothing is kept if None.
         progress: Whether to draw a bar.
@@ -84,22 +83,14 @@ def run(
     else:
         if not resume:
             shutil.rmtree(partial, ignore_errors=True)
-        _warn_of_leftovers(path.parent.glob(f"{of_configuration}*.partial"), partial)
+        for other in sorted(path.parent.glob(f"{of_configuration}*.partial")):
+            if other != partial:
+                warn(f"{other} is left from a run by other code or libraries, and is not used.")
         partial.mkdir(parents=True, exist_ok=True)
         computed = _run_members(config, executor, partial, progress)
         stored = _put_in_place(computed, config, partial, path, resume)
     shutil.rmtree(partial, ignore_errors=True)
     return stored
-
-
-def _warn_of_leftovers(folders: Iterable[Path], own: Path) -> None:
-    """Name folders that other code has left of this configuration: their work is not used."""
-    for folder in sorted(folders):
-        if folder != own:
-            warn(
-                f"{folder} is left from a run of this configuration by other code, other "
-                "libraries or another processor, and is not used. Remove it if none is at it."
-            )
 
 
 def _result_of(config: Config, path: Path) -> xr.Dataset:
@@ -158,8 +149,6 @@ def run_member(
 ) -> xr.Dataset:
     """Train one network and return its results: training, what was learned, what is measured on it.
 
-    Everything in this process that could change bits is held meanwhile (`surroundings.held`).
-
     Args:
         checkpoint: File from which training goes on if it is there, and into which it is stored.
         prepare: Changes the network before its start.
@@ -191,10 +180,9 @@ def run_member(
 def _learned(
     network: Network, task: tasks.DelayedRegression, fresh: tasks.Sequences, lags: Sequence[int]
 ) -> xr.Dataset:
-    """Return the error on fresh sequences, and what is learned of each delay of the target.
+    """Return the error on fresh sequences, and what is learned of each delay.
 
-    Args:
-        lags: Lags that are measured. Delays go from 1 to the longest of these and of the task's.
+    Delays go from 1 to the longest of the lags that are measured, and of the task's.
     """
     with torch.no_grad():
         predictions = network(fresh.inputs)
@@ -227,10 +215,7 @@ def _learned(
 def _train(
     network: Network, config: Config, model: str, seed: int, checkpoint: Path | None = None
 ) -> tuple[Progress, Snapshots]:
-    """Train a network in place; return the last state, and snapshots of the network on the way.
-
-    Goes on from a checkpoint if there is one, and stores one every so many steps.
-    """
+    """Train a network, from a checkpoint if there is one; return last state and snapshots."""
     settings = config.training
     latest = Progress()
     snapshots = {}
@@ -298,10 +283,7 @@ def task_of(config: Config, seed: Seed) -> tasks.DelayedRegression:
 def fresh_sequences(
     config: Config, seed: Seed, n_sequences: Int64Count | None = None
 ) -> tasks.Sequences:
-    """Draw the sequences on which `run` measures a seed's networks, in float64.
-
-    The networks were trained on others. Fewer sequences are the first of them.
-    """
+    """Draw the sequences on which `run` measures a seed's networks, or the first, in float64."""
     count = n_sequences or config.diagnostics.sequences
     rng = _rng(seed, Stream.DIAGNOSTICS)
     return tasks.sample(task_of(config, seed), count, rng, torch.float64)
@@ -311,14 +293,8 @@ def fresh_sequences(
 def traces(
     config: Config, members: Mapping[tuple[str, int], Network], n_sequences: Int64Count
 ) -> dict[tuple[str, int], Trace]:
-    """Scan the first `fresh_sequences` of its seed with each network, and return the traces.
-
-    Args:
-        members: Networks by model and seed, as `networks` returns them.
-    """
-    inputs = {}
-    for seed in config.seeds:
-        inputs[seed] = fresh_sequences(config, seed, n_sequences).inputs
+    """Scan the first `fresh_sequences` of its seed with each of the `networks`."""
+    inputs = {seed: fresh_sequences(config, seed, n_sequences).inputs for seed in config.seeds}
     by_member = {}
     for (model, seed), network in members.items():
         by_member[model, seed] = network.cell.trace(inputs[seed])
@@ -327,10 +303,7 @@ def traces(
 
 @checked
 def provenance(config: Config) -> dict[str, str]:
-    """Return what a result is made from: the configuration, its fingerprint, and the environment.
-
-    These texts are the attributes of a result file; `config_of` and `lw show` read them.
-    """
+    """Return the attributes of a result: configuration, fingerprint, and environment."""
     from_config = {
         "name": config.name,
         "description": config.description,
@@ -343,8 +316,7 @@ def provenance(config: Config) -> dict[str, str]:
 def process_pool() -> Executor:
     """Return processes, one for every core, as an executor; Ctrl-C ends them at once.
 
-    A script calls it below ``if __name__ == "__main__":``, because every process imports the script
-    anew. A notebook and ``python -c`` need nothing.
+    A script calls it below ``if __name__ == "__main__":``: every process imports the script anew.
     """
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(None, context, _begin_worker)
@@ -359,10 +331,7 @@ def _begin_worker() -> None:
 def _run_members(
     config: Config, executor: Executor | None, partial: Path, show: bool
 ) -> xr.Dataset:
-    """Run all members of all points that are not stored yet, and return all results, gathered.
-
-    Each member is stored in the folder `partial` when it ends.
-    """
+    """Run all members of all points that are not yet stored in `partial`; return all, gathered."""
     # Of the code that runs: the checkout may be another when the last network is trained.
     made_by = provenance(config) | {"arithmetic": surroundings.arithmetic()}
     jobs: dict[Point, Job] = {}
@@ -409,8 +378,7 @@ def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
             part = part.pad(unit=(0, n_missing))
         labels = {dim: [label] for dim, label in zip(dims, key, strict=True)}
         parts.append(part.expand_dims(labels))
-    # Lags and delays are aligned first: what `combine_by_coords` finds unlike, it takes for a part
-    # of the grid.
+    # first: unlike lags or delays are a part of the grid for `combine_by_coords`
     aligned = xr.align(*parts, join="outer", exclude=dims)
     whole: Any = xr.combine_by_coords(
         aligned,
@@ -421,9 +389,8 @@ def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
         coords="different",
         join="outer",
     )
-    labels_of_dims = zip(*members, strict=True)
     order = {}
-    for dim, labels_of_dim in zip(dims, labels_of_dims, strict=True):
+    for dim, labels_of_dim in zip(dims, zip(*members, strict=True), strict=True):
         order[dim] = list(dict.fromkeys(labels_of_dim))
     return whole.reindex(order).drop_attrs(deep=False)
 
@@ -456,12 +423,7 @@ def _as_completed(
 
 
 def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:
-    """Run a member on a worker, which must compute as the process that asks for it does.
-
-    Args:
-        made_by: Fingerprints of code and surroundings in the process that asks.
-        job: Arguments of `run_member`.
-    """
+    """Run a member on a worker, of the code and surroundings of the process that asks."""
     code, everything = made_by
     if code != results.code_fingerprint():
         raise RuntimeError("A worker has another version of lwcore. Install this one there.")
@@ -476,10 +438,7 @@ def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:
 
 
 def _without_steps(member: xr.Dataset) -> xr.Dataset:
-    """Return a member with the end of training in the place of every step's loss.
-
-    That is nothing where training had fewer than ten steps.
-    """
+    """Return a member with the end of training, if it had ten steps, in the place of all losses."""
     tenth = member.sizes["step"] // 10
     if tenth:
         last = member.loss[-tenth:].mean()
@@ -492,10 +451,7 @@ def _without_steps(member: xr.Dataset) -> xr.Dataset:
 
 
 def _write_if_folder_exists(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file, unless its folder is on other disks, or is gone.
-
-    It is gone when another process has stored the whole result meanwhile.
-    """
+    """Write a file, unless its folder is on other disks, or gone: the whole result is stored."""
     if path.parent.is_dir():
         with suppress(FileNotFoundError):
             write(path)
@@ -526,11 +482,7 @@ def _load_member(path: Path, member: str) -> xr.Dataset:
 
 
 def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots, member: str = "") -> None:
-    """Store where a network is in its training, with its snapshots so far, atomically.
-
-    Args:
-        member: Which network it is, as `_member_name` has it.
-    """
+    """Store where a network, the `member`, is in its training, with its snapshots, atomically."""
     content = io.BytesIO()  # in memory first: a full disk is then an OSError
     torch.save((vars(state), snapshots, member), content)
     results.write_atomically(path, lambda temporary: temporary.write_bytes(content.getvalue()))
@@ -540,11 +492,8 @@ def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots, member: s
 def load_checkpoint(path: Path, member: str | None = None) -> tuple[Progress, Snapshots]:
     """Read a checkpoint, verified by its archive's checksums; no code in it is run.
 
-    Args:
-        member: Which network it must be of: files can be renamed.
-
     Raises:
-        ValueError: If the file is damaged, or something else, or of another network.
+        ValueError: If the file is damaged, or something else, or of another network than `member`.
     """
     content = io.BytesIO(path.read_bytes())
     try:

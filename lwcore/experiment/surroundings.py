@@ -35,9 +35,8 @@ _LOCK = threading.RLock()
 def held() -> Iterator[None]:
     """Hold everything in this process that could change bits, one thread for all libraries first.
 
-    More threads sum in another order. What was there before is there again afterwards. Threads of
-    one process take turns: the number of threads, PyTorch's default type and some of its modes
-    belong to the process, and two that hold them at once would give back what the other has set.
+    What was there before is there again afterwards. Threads of one process take turns, because most
+    of this belongs to the process.
     """
     os.getcwd()  # an error where that folder is gone, in which MKL would end the process
     with _LOCK, ExitStack() as stack:
@@ -68,9 +67,8 @@ def plain_xarray() -> xr.set_options:
 def _plain_pytorch() -> Iterator[None]:
     """Hold PyTorch's modes: one thread, gradients, full single precision, on the processor.
 
-    They may be in force where a run is called: inside `torch.no_grad`, autocast, or with another
-    default type or device. Numbers below the normal range stay as they are: code compiled with
-    ``-ffast-math`` takes them for zero as soon as it is loaded.
+    Numbers below the normal range stay as they are: code compiled with ``-ffast-math`` takes them
+    for zero as soon as it is loaded.
     """
     threads = torch.get_num_threads()
     flushed = float(np.float32(1e-40) * np.float32(1)) == 0
@@ -118,9 +116,8 @@ def fingerprint() -> str:
 def arithmetic() -> str:
     """Return eight hexadecimal digits that change with what computes here, down to the last digit.
 
-    They are those of some small products, sums and functions by each library, of scans and
-    gradients by the compiled kernels, and of the names of the processor. Two processes that agree
-    in them may share a run.
+    Two processes that agree in them may share a run: products, sums and functions by each library,
+    scans and gradients by the compiled kernels, and the names of the processor.
     """
     from llvmlite.binding import get_host_cpu_name
 

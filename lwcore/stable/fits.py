@@ -1,9 +1,8 @@
 """Tail index, scale and location of a symmetric α-stable law from samples, and whether they fit.
 
 Two estimators: by sample quantiles (McCulloch 1986), and by a regression on the empirical
-characteristic function (Koutrouvelis 1980, 1981). Each returns `_Estimates` for all columns of the
-samples at once. What an estimator needs to know of the laws is tabulated over alpha at its first
-call.
+characteristic function (Koutrouvelis 1980, 1981), for all columns of the samples at once. What an
+estimator needs to know of the laws is tabulated over alpha at its first call.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class StableFit:
 
 
 class _Estimates(NamedTuple):
-    """What an estimator returns, one entry for each column of the samples."""
+    """What a method finds, an entry for each column of the samples."""
 
     alpha: Array
     scale: Array
@@ -101,11 +100,12 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     require("samples", data, in_columns, "two samples or more, in one column or several")
     require("samples", data, np.abs(data) <= LARGEST, f"of a size up to {LARGEST:g}")
     columns = data.reshape(len(data), -1)
+    ordered = np.sort(columns, axis=0)
     margin = -special.ndtri((1 - confidence) / 2)
-    estimates = _ESTIMATORS[method](columns, margin)
+    estimates = _estimate(method, columns, ordered, margin)
 
     has_spread = estimates.scale != 0
-    tied = _share_of_ties(columns)
+    tied = _share_of_ties(ordered)
     is_tied = has_spread & (tied > 0)
     doubts: list[tuple[Any, Any]] = [
         (~has_spread, "the interquartile range is zero"),
@@ -138,9 +138,8 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     )
 
 
-def _share_of_ties(columns: Array) -> Array:
+def _share_of_ties(ordered: Array) -> Array:
     """Return the share of each column's samples that are tied, 0 where it may be chance."""
-    ordered = np.sort(columns, axis=0)
     shares = []
     for times in (_TIED, 2):
         ends = len(ordered) - times + 1
@@ -151,7 +150,7 @@ def _share_of_ties(columns: Array) -> Array:
         shares.append(is_tied.mean(axis=0))
     tied, paired = shares
     tied = np.where(paired > _PAIRED, paired, tied)
-    return np.where(tied > 1 / np.sqrt(len(columns)), tied, 0.0)
+    return np.where(tied > 1 / np.sqrt(len(ordered)), tied, 0.0)
 
 
 def _accepted_alphas(
@@ -159,9 +158,8 @@ def _accepted_alphas(
 ) -> tuple[Array, Array]:
     """Return the least and greatest alpha under which a statistic can be expected as observed.
 
-    That is, within its margin of what is expected, which grows with alpha. The usual interval takes
-    the standard error at the estimate instead, and covers too little near ``alpha = 2``, where the
-    spread falls quickly.
+    That is, within its margin of what is expected, which grows with alpha. The standard error at
+    the estimate would cover too little near ``alpha = 2``, where the spread falls quickly.
     """
     at_most = np.maximum.accumulate(expected + margin)
     at_least = np.maximum.accumulate(expected - margin)
@@ -170,15 +168,22 @@ def _accepted_alphas(
     return low, high
 
 
-def _by_quantiles(data: Array, margin: float) -> _Estimates:
+def _estimate(method: str, data: Array, ordered: Array, margin: float) -> _Estimates:
+    """Fit by a method; `ordered` is the data, each column sorted."""
+    by_quantiles = _by_quantiles(ordered, margin)
+    if method == "mcculloch":
+        return by_quantiles
+    return _by_characteristic_function(data, by_quantiles, margin)
+
+
+def _by_quantiles(ordered: Array, margin: float) -> _Estimates:
     """Fit by ``ν = (q95 − q05)/(q75 − q25)`` of sample quantiles, which falls with alpha.
 
     The interval holds every ``alpha`` whose log ν is within `margin` asymptotic standard errors of
-    the observed one. The scale is that at which the law has the observed interquartile range, the
-    location the median.
+    the observed one. The scale is that of the interquartile range, the location the median.
     """
     probabilities = [0.05, 0.25, 0.5, 0.75, 0.95]
-    q05, q25, median, q75, q95 = np.quantile(data, probabilities, axis=0, method="hazen")
+    q05, q25, median, q75, q95 = np.quantile(ordered, probabilities, axis=0, method="hazen")
     inner_range = q75 - q25
     has_spread = q75 > q25
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -186,7 +191,7 @@ def _by_quantiles(data: Array, margin: float) -> _Estimates:
     table = _quantile_table()
     # np.interp wants what grows: minus log ν
     alpha = np.interp(-log_ratio, -table.log_ratio, table.alpha)
-    error = margin * table.spread / np.sqrt(len(data))
+    error = margin * table.spread / np.sqrt(len(ordered))
     low, high = _accepted_alphas(table.alpha, -table.log_ratio, error, -log_ratio)
     upper_quartile = np.interp(alpha, table.alpha, table.upper_quartile)
     scale = np.where(has_spread, inner_range / (2 * upper_quartile), 0.0)
@@ -235,16 +240,16 @@ def _quantities(alpha: float) -> tuple[float, float, float]:
     return np.log(outer / inner), inner, spread
 
 
-def _by_characteristic_function(data: Array, margin: float) -> _Estimates:
+def _by_characteristic_function(data: Array, first: _Estimates, margin: float) -> _Estimates:
     """Fit by a straight line through the empirical characteristic function φ̂.
 
     For a stable law ``log(−log |φ(u)|²) = log 2 + alpha·(log scale + log u)``, the *level* at a
-    frequency u. McCulloch's fit puts the data into units of the scale, where the frequencies are
-    fixed; the line is fitted by generalised least squares with the asymptotic covariance of φ̂,
-    taken at McCulloch's ``alpha`` and then twice at the one just found. ``|φ̂|²`` is first rid of
-    its bias, ``(1 − |φ|²)/n``. The phase of φ̂, likewise weighted, gives the location.
+    frequency u. McCulloch's fit, `first`, puts the data into units of the scale, where the
+    frequencies are fixed; the line is fitted by generalised least squares with the asymptotic
+    covariance of φ̂, taken at McCulloch's ``alpha`` and then twice at the one just found. ``|φ̂|²``
+    is first rid of its bias, ``(1 − |φ|²)/n``. The phase of φ̂, likewise weighted, gives the
+    location.
     """
-    first = _by_quantiles(data, margin)
     n = len(data)
     # A scale of 0 makes everything NaN; what is beyond a float in its units counts as far out.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -291,9 +296,8 @@ def characteristic_function(samples: Array, step: float, points: int) -> NDArray
 def _weight_table() -> tuple[Array, Callable[[Array], Array], Array]:
     """Tabulate the regression on the characteristic function over alpha.
 
-    Returns the alphas; a function that gives, at any of them, the weights of the frequencies for
-    slope, intercept and phase, shape (..., frequencies, 3); and √n times the standard errors of
-    the slope.
+    Returns the alphas; a function from alpha to the weights of the frequencies for slope, intercept
+    and phase, shape (..., frequencies, 3); and √n times the standard errors of the slope.
     """
     from scipy.interpolate import make_interp_spline  # here, as its import takes long
 
@@ -331,12 +335,6 @@ def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
     imaginary = (at_differences - at_sums) / 2
     level_slope = 1 / (phi * u**alpha)  # minus the derivative of the level in the real part of φ̂
     return real * np.outer(level_slope, level_slope), imaginary / products
-
-
-_ESTIMATORS: dict[str, Callable[[Array, float], _Estimates]] = {
-    "mcculloch": _by_quantiles,
-    "ecf": _by_characteristic_function,
-}
 
 
 class GoodnessOfFit(NamedTuple):
@@ -386,7 +384,7 @@ def _replicated_distances(
     n_lots = -(-count * replicates // _BOOTSTRAP_DRAWS)
     for lot in np.array_split(np.arange(replicates), n_lots):
         draws = law.sample((count, lot.size), rng)
-        refitted = _ESTIMATORS[method](draws, 0.0)
+        refitted = _estimate(method, draws, np.sort(draws, axis=0), 0.0)
         distances[lot] = _distance(draws, refitted.alpha, refitted.scale, refitted.loc)
     return distances
 

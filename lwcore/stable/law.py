@@ -7,49 +7,27 @@ Cauchy law. The paper's laws have a mean, so α above 1; the law itself is compu
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.signatures import FiniteReals, checked, constrained, floats, require
+from lwcore.signatures import FiniteReals, Index, Range, checked, floats, require
 from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, standard_law
-
-
-def _is_size(size: Any) -> bool:
-    """Return whether NumPy takes something for the shape of an array that could exist."""
-    sides = size if isinstance(size, tuple | list) else [size]
-    for side in sides:
-        if isinstance(side, bool) or not isinstance(side, Integral) or side < 0:
-            return False
-    return math.prod(map(int, sides)) < 2**60  # numbers, of eight bytes each
-
 
 LARGEST = 1e150  # in size, of all that has a unit: products and squares of it are floats
 LEAST = 1e-150  # of scales and of probabilities but 0
-if TYPE_CHECKING:
-    TailIndex = float
-    Scale = float
-    Location = float
-    Size = int | Sequence[int]
-else:
-    TailIndex = constrained(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
-    Scale = constrained(
-        Real, "a number from 1e-150 to 1e150", lambda scale: LEAST <= scale <= LARGEST
-    )
-    Location = constrained(
-        Real, "a number from −1e150 to 1e150", lambda loc: -LARGEST <= loc <= LARGEST
-    )
-    Size = constrained(
-        object, "a whole number, 0 or above, or a tuple of them, of a product below 2^60", _is_size
-    )
-
+TailIndex = Annotated[float, Range("a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)]
+Scale = Annotated[
+    float, Range("a number from 1e-150 to 1e150", lambda scale: LEAST <= scale <= LARGEST)
+]
+Location = Annotated[
+    float, Range("a number from −1e150 to 1e150", lambda loc: -LARGEST <= loc <= LARGEST)
+]
 _AT_MEDIAN = -30.0  # in log x: so near, all is as at the median, to rounding
 _FAR_OUT = 230.0  # in log x: so far out, all is a power of x, to rounding
 _NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it
@@ -159,13 +137,14 @@ class SymmetricStable:
             return divergence_at(self.alpha, distance / self.scale / 2)[()]
 
     @checked
-    def sample(self, size: Size, rng: Generator | RandomState) -> Array:
+    def sample(
+        self, size: Index | tuple[Index, ...] | list[Index], rng: Generator | RandomState
+    ) -> Array:
         """Draw independent values by the method of Chambers, Mallows and Stuck (1976).
 
         Args:
             size: The shape of the result; ``()`` for one number.
-            rng: NumPy's generator, from which a uniform and an exponential number are drawn for
-                each value.
+            rng: NumPy's generator, which gives a uniform and an exponential number for each value.
         """
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
@@ -178,9 +157,8 @@ class SymmetricStable:
 def _upper_quantile(alpha: float, probability: Array) -> Array:
     """Return the distance of quantiles from the median at unit scale, in any shape; not below 0.
 
-    Three ways, each where it loses no digits: far out the law is a power of x; near the median,
-    where the tail is nearly ½, the probability between median and quantile is what counts; and
-    between the two a root is found, in log odds.
+    Far out the law is a power of x; near the median, where the tail is nearly ½, the probability
+    between median and quantile is what counts; between the two a root is found, in log odds.
     """
     tail = np.minimum(probability, 1 - probability)
     if alpha == 2:
@@ -229,8 +207,7 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
     L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
     over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
     for ``0 < h ≤ 1e150``. The variable is ``t = asinh z``, z the distance from the nearer location,
-    in panels of `order` nodes that are short where the law bends from its bell into its tail. Both
-    are kept for later calls, and so read-only.
+    in panels of `order` nodes that are short where the law bends from its bell into its tail.
     """
     law = standard_law(alpha)
     left = _quadrature_edges(law.near_end, law.far_start, end=h)  # z from 0 to −h, where x = 0
