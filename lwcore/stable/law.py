@@ -85,10 +85,9 @@ class SymmetricStable:
     def _standardise(self, x: ArrayLike) -> Array:
         """Return ``z = (x − loc)/scale``."""
         values = floats("x", x)
-        is_beyond = np.abs(values) > LARGEST
-        if is_beyond.any():
-            requirement = f"of a size up to {LARGEST:g}, or infinite"
-            require("x", values, ~is_beyond | np.isinf(values), requirement)
+        if not np.abs(values).max(initial=0.0) <= LARGEST:
+            is_known = ~(np.abs(values) > LARGEST) | np.isinf(values)  # NaN, too
+            require("x", values, is_known, f"of a size up to {LARGEST:g}, or infinite")
         return (values - self.loc) / self.scale
 
     @checked
