@@ -6,7 +6,6 @@ A reader may call from within ``torch.no_grad()``, ``torch.inference_mode()`` or
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import random
 import threading
@@ -67,32 +66,6 @@ def followable(tensor: Tensor) -> Tensor:
     """Return a tensor that autograd can keep: a copy of one that was made in inference mode."""
     made_in_inference_mode = tensor.is_inference() and not torch.is_inference_mode_enabled()
     return tensor.clone() if made_in_inference_mode else tensor
-
-
-def in_own_context(function: Function) -> Function:
-    """Run a function in a copy of the caller's context: variables of it stay as they were."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return contextvars.copy_context().run(function, *args, **kwargs)
-
-    return typing.cast(Function, call)
-
-
-@contextmanager
-def settings_kept() -> Iterator[None]:
-    """Put back settings of PyTorch that a reader's model may change as it runs."""
-    n_threads = torch.get_num_threads()
-    dtype = torch.get_default_dtype()
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != n_threads:
-            torch.set_num_threads(n_threads)
-        torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
 
 
 @contextmanager

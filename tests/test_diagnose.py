@@ -13,13 +13,12 @@ from scipy import stats
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lwcore.diagnose import Diagnosis, diagnose, recurrent
+from lwcore.diagnose import Diagnosis, diagnose
 from lwcore.diagnose.inferred import LEVEL, ratio_bands
 from lwcore.diagnose.measuring import lag_bands
 from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
-from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
 from tests.networks import CELLS, draw, make
 
@@ -36,21 +35,6 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.fc(self.rnn(x)[0][:, -1])
-
-
-class Attends(nn.Module):
-    """One layer of attention."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.read, self.show = nn.Linear(1, 6), nn.Linear(6, 1)
-        self.query, self.key, self.value = (nn.Linear(6, 6) for _ in range(3))
-
-    def forward(self, x):
-        h = self.read(x)
-        parts = self.query(h), self.key(h), self.value(h)
-        return self.show(h + nn.functional.scaled_dot_product_attention(*parts, is_causal=True))
 
 
 def planted(count=400, lag=3, seed=5):
@@ -108,18 +92,6 @@ def test_three_lines_are_enough():
     assert (found.data.lag.values.tolist(), found.data.sizes["sequence"]) == ([*range(1, 16)], 50)
 
 
-@pytest.mark.slow
-def test_pure_noise_has_no_window():
-    """Targets that have nothing to do with the inputs: at a level of 1 %, one draw in eight may
-    have one."""
-    windows = []
-    for seed in range(8):
-        noise = planted(200, seed=seed)[0], draw(200, 1, seed=100 + seed).float()
-        found = measured(batches=noise, lags=[1, 2, 4, 8], source="target", seed=seed)
-        windows.append(found.window(10**6).steps)
-    assert windows.count(0) >= 7
-
-
 # Of a vocabulary of 50,000, as a process of its own has it: what it takes beyond its libraries.
 MEMORY = """
 import resource
@@ -156,20 +128,6 @@ def test_memory_is_bounded_for_a_large_vocabulary():
         [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, env=os.environ
     )
     assert int(done.stdout) / 1024 < 600
-
-
-@pytest.mark.slow
-def test_hardly_any_control_data_show_a_lag():
-    """Targets that have nothing to do with the inputs, at a level of 1 %: a binomial interval."""
-    draws = 60
-    shown = 0
-    for seed in range(draws):
-        noise = draw(60, 10, 1, seed=seed).float(), draw(60, 10, 1, seed=1000 + seed).float()
-        model = Attends().eval()
-        found = measured(model, noise, [1, 2, 3, 5, 8], source="target", seed=seed)
-        shown += bool(found.data.detected.any())
-    assert stats.binomtest(shown, draws, 0.01, alternative="greater").pvalue > 1e-3
-    assert stats.binomtest(shown, draws).proportion_ci().low < 0.05
 
 
 def test_windows_do_not_depend_on_the_unit_of_the_loss_or_on_batches(found):
@@ -277,22 +235,3 @@ def test_one_lag_alone_behind_48_others_is_detected_by_default():
     targets[:, :lag] = 0
     found = diagnose(Attention().eval(), (inputs, targets), source="target", progress=False).data
     assert found.lag.values[found.detected.values.astype(bool)].tolist() == [lag]
-
-
-def test_a_forecast_above_the_limit_is_refused_before_most_of_the_work(monkeypatch):
-    """Time goes on only while lags are measured: a minute for each of four batches in each half."""
-    minutes = [0.0]
-    band_vectors = recurrent._Reading.band_vectors
-
-    def slow(self, bands):
-        minutes[0] += 1
-        return band_vectors(self, bands)
-
-    monkeypatch.setattr(recurrent._Reading, "band_vectors", slow)
-    monkeypatch.setattr("lwcore.diagnose.measuring.time.monotonic", lambda: 60 * minutes[0])
-    how = {"source": "target", "progress": False}
-    with pytest.raises(ArgumentError, match=r"limit_minutes = 1: must be at least 4, the forecast"):
-        diagnose(Net(), planted(400), [1, 2], limit_minutes=1, **how)
-    assert minutes[0] == 1
-    minutes[0] = 0.0
-    diagnose(Net(), planted(400), [1, 2], limit_minutes=10, **how)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as trees
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from lwcore.diagnose.losses import refuse_no_function
 from lwcore.signatures import ArgumentError, require
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
@@ -46,8 +44,10 @@ _PAIR = (
     "a pair (inputs, targets): each an array, or a tuple or dictionary of arrays. Make one of what "
     "has more, as by ((b[:-1], b[-1]) for b in loader), or ((b, b['labels']) for b in loader)"
 )
-# what PyTorch and NumPy say of sequences of several lengths that are to be put together
-_OF_LENGTHS = re.compile("equal size|same shape|must match|inhomogeneous", re.IGNORECASE)
+_UNCOPIED = (
+    "It is copied, so that yours stays as it is: keep what cannot be copied (open files, locks, "
+    "generators, tensors with a gradient in lists or dictionaries) outside of it"
+)
 CHANNELS = (
     "named where it is not plain which axis counts steps: time_axis=2 for channels first, "
     "(B, C, T), and time_axis=1 for (B, T, D)"
@@ -151,7 +151,7 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
     """
     if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
         own = torch.Generator("cpu")  # a loader without one draws a seed from PyTorch's
-        batches = DataLoader(batches, _AT_ONCE, collate_fn=_collated, generator=own)
+        batches = DataLoader(batches, _AT_ONCE, generator=own)
     forms: tuple[Form, Form] | None = None
     inputs: list[Rows] = []
     targets: list[Rows] = []
@@ -190,25 +190,13 @@ def _pairs(batches: Any) -> Iterator[Any]:
         waiting = iter(batches)
     place = 0
     while True:
-        with explained(f"batches[{place}]", "cannot be read", _of_lengths):
+        with explained(f"batches[{place}]", "cannot be read", f"Lengths must be {_LENGTHS}"):
             try:
                 batch = next(waiting)
             except StopIteration:
                 return
         yield batch
         place += 1
-
-
-def _of_lengths(error: Exception) -> str:
-    """Say what is likely wrong where sequences cannot be read."""
-    return f"Lengths must be {_LENGTHS}" if _OF_LENGTHS.search(str(error)) else ""
-
-
-def _collated(items: list[Any]) -> Any:
-    """Return items of a dataset as one batch."""
-    is_whole = all(item is not None for item in items)
-    require("items of the dataset", "None for some", is_whole, "pairs of inputs and targets")
-    return default_collate(items)
 
 
 def _kind(given: Any) -> str:
@@ -280,7 +268,8 @@ def _forms(
     for leaf in target_leaves:
         found = _axes_of("targets", leaf, sequences, steps, count, length)
         of_targets.append(None if found is None else found._replace(steps=None))
-    _refuse_channels(shape, steps, time_axis)
+    if time_axis is None and batch_first:
+        _refuse_channels(shape, steps)
     return Form(spec, axes), Form(target_spec, of_targets)
 
 
@@ -302,12 +291,11 @@ def _axes_of(
     return None
 
 
-def _refuse_channels(shape: Sequence[int], steps: int, time_axis: int | None) -> None:
+def _refuse_channels(shape: Sequence[int], steps: int) -> None:
     """Ask for `time_axis` where there are few steps beside the width."""
-    if time_axis is not None or len(shape) != 3:
-        return
-    told = f"None, with {shape[steps]} steps of width {shape[2]} in inputs {tuple(shape)}"
-    require("time_axis", told, shape[2] < _WIDE * shape[steps], CHANNELS)
+    is_plain = len(shape) != 3 or shape[2] < _WIDE * shape[steps]
+    told = f"None, with {shape[steps]} steps of width {shape[2:]} in inputs {tuple(shape)}"
+    require("time_axis", told, is_plain, CHANNELS)
 
 
 def _joined(parts: list[Rows], most: int) -> Rows:
@@ -343,16 +331,16 @@ class Copies(NamedTuple):
         """Copy them together, so that what they share is shared; refuse what cannot be copied."""
         model = getattr(model, "_orig_mod", model)  # of torch.compile
         _refuse_unreadable(model)
-        refuse_no_function(loss)
-        is_class = isinstance(loss, type)
-        require("loss", getattr(loss, "__name__", ""), not is_class, "a function, not a class: L()")
+        words = "a function of predictions and targets, as torch.nn.MSELoss(), not a class, or None"
+        is_function = loss is None or (callable(loss) and not isinstance(loss, type))
+        require("loss", loss, is_function, words)
         memo: dict[int, Any] = {}
         made = {}
         for name, module in model.named_modules():
             for key, value in vars(module).items():
                 if isinstance(value, Tensor) and not value.is_leaf:  # as of the older weight_norm
                     memo[id(value)] = made[f"{name}.{key}"] = value.detach().clone()
-        with explained("model", "cannot be deep-copied", _of_copies):
+        with explained("model", "cannot be deep-copied", _UNCOPIED):
             names = {module: name for name, module in model.named_modules()}
             return cls(*copy.deepcopy((model, head, loss), memo), made, names)
 
@@ -376,14 +364,6 @@ class Copies(NamedTuple):
         return lambda given: self.model(*given)
 
 
-def _of_copies(_: Exception) -> str:
-    """Say what to do with a model that cannot be copied."""
-    return (
-        "It is copied, so that yours stays as it is: keep what cannot be copied (open files, "
-        "locks, generators, tensors with a gradient in lists or dictionaries) outside of it"
-    )
-
-
 def _refuse_unreadable(model: nn.Module) -> None:
     """Refuse parameters without numbers, training mode, and parts whose uses cannot be seen."""
     for name, part in model.named_parameters():
@@ -400,9 +380,6 @@ def _refuse_unreadable(model: nn.Module) -> None:
         is_scripted = isinstance(module, torch.jit.ScriptModule)
         words = "as it was before scripting or tracing: uses of its parameters cannot be seen"
         require("model", kind.__name__, not is_scripted, words)
-        is_quantised = ".nn.quantized" in kind.__module__
-        words = "as it was before it was quantised: whole numbers carry no gradients"
-        require("model", kind.__name__, not is_quantised, words)
 
 
 def fit_types(inputs: Rows, model: nn.Module) -> Rows:

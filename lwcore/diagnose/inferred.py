@@ -78,22 +78,35 @@ def detected(
         error_size: Of each sequence, the length of the gradient of its loss in its predictions.
     """
     count = statistic.shape[1]
-    usual = np.sqrt(np.mean(error_size[error_size > 0] ** 2)) if error_size.any() else 0.0
-    shape = error_size.shape
-    to_usual = np.divide(usual, error_size, out=np.zeros(shape), where=error_size > 0)
-    noise = np.maximum(deviation(statistic), deviation(statistic * to_usual))
+    noise = np.maximum(deviation(statistic), deviation(statistic * _to_usual(error_size)))
     mean = statistic.mean(-1)
     (found,) = significant(mean[None], noise[None] / np.sqrt(count), count, SIGNIFICANCE)
     return found
 
 
+def _to_usual(error_size: Array) -> Array:
+    """Return the factors by which sequences' errors would have the usual size, 0 for none."""
+    if not error_size.any():
+        return error_size
+    usual = np.sqrt(np.mean(error_size[error_size > 0] ** 2))
+    return np.divide(usual, error_size, out=np.zeros_like(error_size), where=error_size > 0)
+
+
 def count_false(statistic: Array, error_size: Array, rng: np.random.Generator) -> int:
     """Count the draws of each sequence's sign in which a lag is detected: all of them are false."""
     count = statistic.shape[1]
-    n_false = 0
-    for signs in rng.choice([-1.0, 1.0], (SIGN_DRAWS, count)):
-        n_false += bool(detected(statistic * signs, error_size).any())
-    return n_false
+    signs = rng.choice([-1.0, 1.0], (SIGN_DRAWS, count))
+    noise = np.zeros((SIGN_DRAWS, len(statistic)))
+    for numbers in (statistic, statistic * _to_usual(error_size)):
+        # signs leave squares as they are; those of the smallest numbers would vanish
+        largest = np.abs(numbers).max(-1)
+        scaled = numbers / np.where(largest > 0, largest, 1.0)[:, None]
+        mean = signs @ scaled.T / count
+        variance = (np.mean(scaled**2, -1) - mean**2) * count / (count - 1)
+        noise = np.maximum(noise, largest * np.sqrt(np.maximum(variance, 0.0)))
+    error = noise / np.sqrt(count)
+    found = significant((signs @ statistic.T / count)[:, None], error[:, None], count, SIGNIFICANCE)
+    return int(found.any((1, 2)).sum())
 
 
 @checked

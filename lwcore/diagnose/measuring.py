@@ -12,9 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -28,12 +26,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from lwcore import results
-from lwcore.ambient import (
-    gradients_followed,
-    in_own_context,
-    random_states_kept,
-    settings_kept,
-)
+from lwcore.ambient import gradients_followed, random_states_kept
 from lwcore.diagnose.contract import (
     AXES,
     CHANNELS,
@@ -41,15 +34,17 @@ from lwcore.diagnose.contract import (
     Copies,
     Data,
     collect,
+    few,
     fit_types,
     read_as,
 )
 from lwcore.diagnose.inferred import inferred
-from lwcore.diagnose.passes import FINITE, Objective, Passes
+from lwcore.diagnose.losses import Objective
+from lwcore.diagnose.passes import Passes
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.report import Diagnosis
-from lwcore.diagnose.route import Bands, Route
+from lwcore.diagnose.route import FINITE, Bands, Route
 from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described
@@ -63,7 +58,6 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot re
 SINGLE_LAGS, FEWER_LAGS, BANDS = 192, 48, 16
 _DIRECTIONS = 2**28  # numbers in the directions of all lags, up to which there are as many
 UNSCALED = 10  # size of inputs above which states may be saturated
-TOLD = 60  # seconds above which a forecast is printed
 
 
 @contextmanager
@@ -75,7 +69,6 @@ def _undisturbed(batches: Any) -> Iterator[None]:
             if isinstance(generator, torch.Generator):
                 stack.callback(generator.set_state, generator.get_state())
         stack.enter_context(random_states_kept())
-        stack.enter_context(settings_kept())
         stack.enter_context(gradients_followed())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
@@ -86,7 +79,6 @@ def _undisturbed(batches: Any) -> Iterator[None]:
 
 
 @checked
-@in_own_context
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any] | Dataset[Any],
@@ -103,7 +95,6 @@ def diagnose(
     sequences: Count = 1024,
     n_sequences: Count | None = None,
     seed: Index = 0,
-    limit_minutes: Count | None = None,
     progress: bool = True,
 ) -> Diagnosis:
     """Measure the window of a network: how far back its gradient reaches, from how many sequences.
@@ -159,8 +150,6 @@ def diagnose(
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.
-        limit_minutes: Refuse to go on if it would take longer. A forecast is printed with
-            `progress` if it is above a minute.
         progress: Show bars.
 
     Raises:
@@ -179,7 +168,6 @@ def diagnose(
     is_list = not isinstance(parameters, str)
     require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
-    started = time.monotonic()
     how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
     how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}
     with _undisturbed(batches):
@@ -191,16 +179,12 @@ def diagnose(
         if ahead:
             caveats.append(f"Predictions see {ahead} steps ahead: lag 0 is the last of these.")
         if source == "target":
-            differ = any(
-                bool((leaf != leaf[:1]).any()) for leaf in data.targets.leaves if leaf is not None
-            )
-            require("source", source, differ, "'error' where all targets are the same")
             objective.forget()
             network.check_linear()
         first_loss = _first_loss(network)
         n_parameters = _numbers_in(network.chosen.values())
         bands = bands or lag_bands(data.length - 1, n_parameters)
-        work = _Work(network, bands, int(seed), progress, started, limit_minutes)
+        work = _Work(network, bands, int(seed), progress)
         found = inferred(work.measured(), int(seed))
         if not bool(found.detected.any()):
             caveats += _too_large(data.first)
@@ -215,7 +199,6 @@ def diagnose(
     }
     attrs |= settings
     attrs["fingerprint"] = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
-    attrs["aside"] = attrs["caveats"]  # the former name
     attrs["length"] = data.length
     attrs["sequences_read"] = data.count
     attrs["end_points"] = data.length - first_loss  # at the most
@@ -249,12 +232,12 @@ def _read(
     objective.check([*model.parameters()])
     network = _route(passes, objective, step, parameters)
     network.check()
-    _ask_for_time_axis(network, data, time_axis)
+    if time_axis is None and batch_first:
+        _ask_for_time_axis(network, data)
     return network
 
 
 @checked
-@in_own_context
 def parts_by_lag(
     model: nn.Module, batches: Any, lags: Sequence[int], **how: Any
 ) -> dict[str, Float[Tensor, "lags ..."]]:
@@ -283,15 +266,11 @@ def parts_by_lag(
 
 def _given_bands(lags: Any, length: int) -> list[list[int]]:
     """Return the lags that a reader names, each as a band; refuse those that are none."""
-    given = np.asarray(lags)
-    is_one = given.ndim == 1 and given.size > 0
-    require("lags", given.shape, is_one, "one lag or more, in one row")
-    is_whole = bool((given == np.floor(given)).all())
-    words = f"whole numbers that increase, from 1 to {length - 1}: sequences have {length} steps"
-    is_inside = is_whole and bool(((given >= 1) & (given < length)).all())
-    is_inside = is_inside and bool((np.diff(given) > 0).all())
-    require("lags", given.tolist(), is_inside, words)
-    return [[int(lag)] for lag in given]
+    given = [int(lag) for lag in lags]
+    is_inside = bool(given) and given[-1] < length
+    words = f"up to {length - 1}: sequences have {length} steps"
+    require("lags", given, is_inside, words)
+    return [[lag] for lag in given]
 
 
 def _route(
@@ -319,9 +298,9 @@ def _route(
     return Uses(passes, objective, parameters)
 
 
-def _ask_for_time_axis(network: Route, data: Data, time_axis: int | None) -> None:
+def _ask_for_time_axis(network: Route, data: Data) -> None:
     """Ask for the axis of time where it may be another: steps are read one by one, then at once."""
-    is_plain = time_axis is not None or data.first.ndim != 3 or data.first.shape[2] == 1
+    is_plain = data.first.ndim != 3 or data.first.shape[2] == 1
     if is_plain or not isinstance(network, Uses) or network.looks_back:
         return
     told = f"None, with inputs (B, {data.length}, {data.first.shape[2]})"
@@ -377,13 +356,12 @@ def _whose_gradient(network: Route) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
     every = dict(network.passes.model.named_parameters())
     chosen = set(map(id, network.chosen.values()))
-    left_out = [name for name, part in every.items() if id(part) not in chosen]
+    left_out = {n.partition(".")[0]: None for n, part in every.items() if id(part) not in chosen}
     return {
         "route": network.route,
         "measured_parameters": _numbers_in(network.chosen.values()),
         "all_parameters": _numbers_in(every.values()),
-        "left_out_names": ", ".join(left_out),
-        "kernels": ", ".join(network.kernels),
+        "left_out_names": few([*left_out]),
         "without_gradient": ", ".join(network.without_gradient),
     }
 
@@ -417,20 +395,15 @@ class _Work:
         bands: Bands,
         seed: int,
         progress: bool,
-        started: float,
-        limit_minutes: int | None,
     ) -> None:
         """Plan the work on some sequences."""
         self.network = network
         self.data = network.data
         self.bands = bands
         self.progress = progress
-        self.started = started
-        self.limit_minutes = limit_minutes
-        self.count = network.data.count
-        generator = torch.Generator("cpu").manual_seed(seed)
-        order = torch.randperm(self.count, generator=generator, device="cpu")
-        self.finding, self.giving = order.tensor_split([self.count // 2])
+        count = network.data.count
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        self.finding, self.giving = order.tensor_split([count // 2])
 
     def measured(self) -> xr.Dataset:
         """Read all sequences."""
@@ -455,31 +428,11 @@ class _Work:
         return described(measured).assign_coords(lag=named)
 
     def _directions(self) -> Tensor:
-        """Return each lag's mean gradient, of length 1, and on the way foretell the time."""
+        """Return each lag's mean gradient, of length 1."""
         total: Any = 0
-        started = time.monotonic()
-        for place, reading in enumerate(self._readings(self.finding, "directions")):
+        for reading in self._readings(self.finding, "directions"):
             total += reading.band_vectors(self.bands)
-            if place == 0:
-                self._foretell(time.monotonic() - started)
         return unit_length(total)
-
-    def _foretell(self, seconds: float) -> None:
-        """Say how long it will take, before most of it, and refuse what is above the limit."""
-        n_read = min(self.network.at_once, len(self.finding))
-        left = seconds / n_read * (self.count - n_read)
-        minutes = (time.monotonic() - self.started + left) / 60
-        require(
-            "limit_minutes",
-            self.limit_minutes,
-            self.limit_minutes is None or minutes <= self.limit_minutes,
-            f"at least {math.ceil(minutes)}, the forecast for {self.count} sequences "
-            "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)",
-        )
-        if self.progress and 60 * minutes > TOLD:
-            # where the bar is: in a notebook on the page, where nothing is an error
-            stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr
-            print(f"diagnose: about {minutes:.0f} minutes (limit_minutes refuses).", file=stream)
 
     def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
         """Yield readings of half of the sequences, and show how many are done."""

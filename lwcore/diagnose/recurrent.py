@@ -22,8 +22,9 @@ from torch.utils import _pytree as trees
 
 from lwcore.cells import GRU, LSTM, Cell
 from lwcore.diagnose.contract import Rows
-from lwcore.diagnose.passes import TRIED, ZEROS, Objective, Passes
-from lwcore.diagnose.route import Bands, Route
+from lwcore.diagnose.losses import Objective, close_for
+from lwcore.diagnose.passes import TRIED, ZEROS, Passes
+from lwcore.diagnose.route import FOLLOWED, Bands, Route
 from lwcore.diagnose.tape import tensors_in
 from lwcore.gradient import carry_back, first_loss
 from lwcore.signatures import require
@@ -181,24 +182,24 @@ class Recurrent(Route):
         """Take the module out of a first pass; refuse a model that is not this one recurrence."""
         self.module: Any = module
         super().__init__(passes, objective)
-        self.exact = passes.close
+        self.exact = close_for(passes.model)
         self.ends_drawn = self.data.length
         _, calls = self._called(self.data.inputs[torch.arange(3)])
         found: Any = self.module  # by `_chosen`, if none was named
         copied: Any = copy.deepcopy(found).cpu().double().requires_grad_(False)
         self.recurrence = self._recurrence(copied, calls)
         read, initial = self._taken(calls)
-        n_neurons = initial[0, self.recurrence.carried].numel()
-        self.kind = f"{self.called}, {n_neurons:,} neurons"
+        name = type(found).__name__
+        self.kind = f"{name}, {initial[0, self.recurrence.carried].numel():,} neurons"
         n_parameters = sum(part.numel() for part in self.chosen.values())
         n_states = read.shape[1] * self.recurrence.state_size
         self.limit_batch(max(n_states, n_parameters, passes.outputs.entries))
-        why = self._unfit()
+        is_fit = self._reads_own_steps() and self._is_alone() and self._is_read_out_at_once()
         words = (
-            "a recurrence of which all else is within a step: name its parameters in "
-            "`parameters`, to read it by their uses"
+            "a recurrence that reads step k of the inputs at its step k, and of which all else is "
+            "within a step: name its parameters in `parameters`, to read it by their uses"
         )
-        require("step", f"{self.called}, {why}", not why, words)
+        require("step", name, is_fit, words)
 
     def _chosen(self) -> dict[str, Tensor]:
         if self.module is None:
@@ -209,17 +210,13 @@ class Recurrent(Route):
         options = vars(self.module)
         has_more = bool(options.get("bidirectional") or options.get("proj_size"))
         is_made_anew = parametrize.is_parametrized(self.module) or not _owns_weights(self.module)
-        is_plain = not has_more and not is_made_anew and learned(self.module)
-        require(
-            "recurrent module",
-            self.module,
-            is_plain,
-            "of one direction of time, without projections, and all its weights parameters "
-            "that are learned (name those that are in `parameters`, to read them by their "
-            "uses)",
+        words = (
+            "of one direction of time, without projections, and all its weights parameters that "
+            "are learned (name those that are in `parameters`, to read them by their uses)"
         )
-        self.time_axis = 1 if getattr(self.module, "batch_first", True) else 0
-        self.called = type(self.module).__name__
+        is_plain = not has_more and not is_made_anew and learned(self.module)
+        require("recurrent module", self.module, is_plain, words)
+        self.time_axis = 1 if options.get("batch_first", True) else 0
         return dict(self.module.named_parameters())
 
     def _called(self, inputs: Rows) -> tuple[Tensor, list[ModuleCall]]:
@@ -233,15 +230,11 @@ class Recurrent(Route):
 
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         """Return what the module read, (B, T, D), and its first state, (B, S), in float64."""
-        require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
-        read, state = calls[0].read, calls[0].state
+        read: Any = calls[0].read if len(calls) == 1 else None
         is_plain = isinstance(read, Tensor) and read.ndim == 3
-        require(
-            f"inputs of the {self.called}",
-            type(read).__name__,
-            is_plain,
-            "a tensor of three axes, equally long sequences",
-        )
+        words = "of its recurrent module, with a tensor of three axes"
+        require("calls in a pass", len(calls), is_plain, f"one {words}")
+        state = calls[0].state
         inputs = read.detach().cpu().double().movedim(self.time_axis, 1)
         if state is None:
             return inputs, inputs.new_zeros(len(inputs), self.recurrence.state_size)
@@ -266,8 +259,7 @@ class Recurrent(Route):
     def _delta(self, calls: list[ModuleCall], number: Tensor) -> Tensor:
         """Return a number's gradients in the states that the module gave, (B, T, S), in float64."""
         given = tensors_in([call.given for call in calls])
-        words = "some that carry a gradient"
-        require("predictions", "without a gradient", number.requires_grad, words)
+        require("predictions", "without a gradient", number.requires_grad, FOLLOWED)
         found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
         n_parts = len(given) // len(calls)  # h and c of an LSTM, say
         gradients = [part.cpu().double() for part in found]
@@ -295,12 +287,8 @@ class Recurrent(Route):
 
     # Whether it is a recurrence of which all else is within a step
 
-    def _unfit(self) -> str:
-        """Return why the model is not this one recurrence, all else within a step; "" if it is."""
-        return self._reads_otherwise() or self._looks_back_beside() or self._looks_back_behind()
-
-    def _reads_otherwise(self) -> str:
-        """Say whether step k of the module reads other inputs than those of step k."""
+    def _reads_own_steps(self) -> bool:
+        """Say whether step k of the module reads the inputs of step k alone."""
         length = self.data.length
 
         def reads(inputs: Rows) -> list[Tensor]:
@@ -309,17 +297,14 @@ class Recurrent(Route):
                 return [self._taken(calls)[0]]
 
         (times,) = self.passes.exchange.times(reads, self.passes.at_once)
-        n_steps = len(times.last)
-        if n_steps != length:
-            return f"with {n_steps} steps for {length} of the inputs"
         is_moved = times.last >= 0
+        if len(is_moved) != length or not is_moved.any(1).all():
+            return False
         is_own = (times.first == times.last) & (times.last == np.arange(length)[:, None])
-        if not is_moved.any(1).all() or not is_own[is_moved].all():
-            return "whose step k does not read the inputs of step k alone"
-        return ""
+        return bool(is_own[is_moved].all())
 
-    def _looks_back_beside(self) -> str:
-        """Say whether a prediction sees earlier inputs where the module always gives the same."""
+    def _is_alone(self) -> bool:
+        """Say whether no prediction sees earlier inputs where the module always gives the same."""
 
         def beside(inputs: Rows) -> list[Tensor]:
             with constant(self.module):
@@ -327,10 +312,10 @@ class Recurrent(Route):
 
         (times,) = self.passes.exchange.times(beside, self.passes.at_once)
         is_earlier = (times.last >= 0) & (times.first < self.passes.ends.numpy())
-        return "beside which the predictions look back on the inputs" if is_earlier.any() else ""
+        return not is_earlier.any()
 
-    def _looks_back_behind(self) -> str:
-        """Say whether a prediction is made of the module's states at other steps than its own.
+    def _is_read_out_at_once(self) -> bool:
+        """Say whether predictions are made of the module's state at their own step alone.
 
         One prediction may be read out in each sequence at a step of its own, as behind padding:
         Eq. (3) counts from the step of the state.
@@ -346,8 +331,8 @@ class Recurrent(Route):
                 if len(known) > 1:
                     is_used[:, end] = False
                 if int(is_used.sum(1).max()) > (len(known) == 1):
-                    return "behind which predictions look back on its states"
-        return ""
+                    return False
+        return True
 
 
 class Loop(Recurrent):
@@ -371,14 +356,11 @@ class Loop(Recurrent):
             is_plain = is_plain and call.read.ndim == 2 and not call.more
         for part in tensors_in(calls[0].given) if is_plain else []:
             is_plain = is_plain and part.is_floating_point()
-        require(
-            "step",
-            self.called,
-            is_plain,
+        words = (
             "called once a step with inputs (B, D), the state that it gave a step before, of real "
-            "numbers, and nothing else. Any other is read by uses: name its parameters in "
-            "`parameters`",
+            "numbers, and nothing else: name its parameters in `parameters`, to read it by uses"
         )
+        require("step", type(self.module).__name__, is_plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
             return read, read.new_zeros(len(read), self.recurrence.state_size)

@@ -11,13 +11,14 @@ import pandas as pd
 import xarray as xr
 
 from lwcore import results
-from lwcore.diagnose.answer import Answer, headline
-from lwcore.diagnose.verdicts import (
+from lwcore.diagnose.answer import (
     DETECTED,
     MOST,
+    Answer,
     LagRow,
     Verdict,
     by_lag,
+    headline,
     lag_rows,
     lags_not_looked_at,
 )

@@ -17,17 +17,28 @@ from torch import Tensor
 
 from lwcore.ambient import in_double
 from lwcore.diagnose.contract import Rows, explained, few
-from lwcore.diagnose.passes import ALONE, FINITE, Objective, Passes, gradient_of
+from lwcore.diagnose.losses import Objective
+from lwcore.diagnose.passes import ZEROS, Passes
 from lwcore.signatures import require
 
 Bands = Sequence[Sequence[int]]  # lags that are measured together
 
+TURN_OFF = "Turn checkpoints off to measure: they save memory, and change no number"
+FINITE = "finite. Is there a root or a norm of 0, or a logarithm of 0 behind a torch.where?"
+_TRIED = 16  # sequences on which it is tried that all adds up
+_ALONE = 4  # of these, sequences whose parts are held against those of each alone
+_AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
+FOLLOWED = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
 _LEAVE_OUT = (
     "Is it torch.vmap, or one of your own? Write a loop in its place, or name in `parameters` "
     "those to look at, without those that it takes"
 )
-TRIED = 16  # sequences on which it is tried that all adds up
-_AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
+_ADDS_UP = (
+    "parameters whose uses can all be seen, with gradients that pass unchanged from step to step "
+    "(a function of your own, torch.vmap, torch.jit.script, a hook, a gradient that the model "
+    "takes itself?): name in `parameters` those to look at. If rounding grows in the states: try "
+    "model.double()"
+)
 
 
 class Reading(Protocol):
@@ -63,7 +74,6 @@ class Route(ABC):
         self.objective = objective
         self.data = passes.data
         self.chosen = self._chosen()
-        self.left_out: list[str] = []  # chosen parameters without a time, by name
         self.without_gradient: list[str] = []
         self.caveats: list[str] = []
         self.at_once = _AT_ONCE
@@ -85,11 +95,6 @@ class Route(ABC):
     def check_linear(self) -> None:
         """Refuse gradients that are not linear in the loss, where this became another one."""
 
-    @property
-    def kernels(self) -> list[str]:
-        """Parameters of convolutions over steps, whose kernels look back within a lag."""
-        return []
-
     def limit_batch(self, entries: int) -> None:
         """Read so many sequences at once that their arrays, of so many numbers each, stay small."""
         self.at_once = max(1, min(self.at_once, _ENTRIES // max(entries, 1)))
@@ -97,34 +102,34 @@ class Route(ABC):
 
     def some(self) -> tuple[Rows, Rows]:
         """Return the few sequences on which it is tried that all adds up."""
-        places = self.passes.exchange.some(max(2, min(TRIED, self.at_once)))
+        places = self.passes.exchange.some(max(2, min(_TRIED, self.at_once)))
         return self.data.inputs[places], self.data.targets[places]
 
     def check_sums(self) -> None:
         """Refuse where all lags together are not autograd's gradient, of one sequence or of all."""
         inputs, targets = self.some()
-        with explained(self.kind, "has a function that cannot be made again", _LEAVE_OUT):
-            missing = self.missing(inputs, targets)
-        require(
-            "model",
-            few(missing),
-            not missing,
-            "parameters whose uses can all be seen, with gradients that pass unchanged from "
-            "step to step (a function of your own, torch.vmap, torch.jit.script, a hook, a "
-            "gradient that the model takes itself?): name in `parameters` those to look at. If "
-            "rounding grows in the states: try model.double()",
-        )
-        generator = torch.Generator("cpu").manual_seed(0)
-        sizes = [part.numel() * (2 if part.is_complex() else 1) for part in self.chosen.values()]
+        wanted = self._autograd(inputs, targets)
+        generator = torch.Generator().manual_seed(0)
+        sizes = [len(part) for part in wanted]
         direction = torch.randn(sum(sizes), generator=generator, dtype=torch.float64)
-        reading = self.read(inputs, targets)
-        with explained(self.kind, "has a function without a second derivative", _LEAVE_OUT):
+        with explained(self.kind, "has a function that cannot be made again", _LEAVE_OUT):
+            reading = self.read(inputs, targets)
+            found = reading.gradient().split(sizes)
             together = reading.band_numbers(direction[None], [[1]])[1, 0]
-        for place in range(min(ALONE, len(together))):
-            own = inputs[place : place + 1], targets[place : place + 1]
-            gradient = torch.cat(self._autograd(*own))
+        whole = torch.cat(wanted).norm()
+        missing = []
+        self.without_gradient = []
+        for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
+            if not bool(gradient.any()):
+                self.without_gradient.append(name)
+            error = (own - gradient).norm()
+            if not error <= self.exact * whole:  # nor if it is NaN
+                missing.append(f"{name} ({error / whole:.1g} of the gradient)")
+        require("model", few(missing), not missing, _ADDS_UP)
+        for place in range(min(_ALONE, len(together))):
+            gradient = torch.cat(self._autograd(inputs[[place]], targets[[place]]))
             apart = abs(float(gradient @ direction) - float(together[place]))
-            allowed = 10 * self.exact * float(gradient.norm())
+            allowed = 10 * self.exact * float(max(gradient.norm(), whole))
             told = f"{self.kind}: alone, a sequence's gradient is {apart:.1g} away"
             words = "one that treats a sequence as among others: does it look at the whole batch?"
             require("model", told, apart <= allowed, words)
@@ -134,7 +139,9 @@ class Route(ABC):
         parameters = [*self.chosen.values()]
         with followed(parameters):
             total = self.objective.of(self.passes.predictions(inputs), targets).sum()
-            parts = gradient_of(total, parameters, self.passes.name)
+            require("predictions", "without a gradient", total.requires_grad, FOLLOWED)
+            with explained(self.passes.name, "fails where its gradient is taken", TURN_OFF):
+                parts = torch.autograd.grad(total, parameters, **ZEROS)
         found = []
         for name, part in zip(self.chosen, parts, strict=True):
             part = dense(part)
@@ -142,21 +149,6 @@ class Route(ABC):
             require("gradient", f"NaN or infinite of {name}", is_finite, FINITE)
             found.append(in_double(in_reals(part)).cpu().flatten())
         return found
-
-    def missing(self, inputs: Rows, targets: Rows) -> list[str]:
-        """Return the parameters whose lags together are not their gradient, and by how much."""
-        wanted = self._autograd(inputs, targets)
-        found = self.read(inputs, targets).gradient().split([len(part) for part in wanted])
-        whole = torch.cat(wanted).norm()
-        too_far = []
-        self.without_gradient = []
-        for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
-            if not bool(gradient.any()):
-                self.without_gradient.append(name)
-            error = (own - gradient).norm()
-            if not error <= self.exact * whole:  # nor if it is NaN
-                too_far.append(f"{name} ({error / whole:.1g} of the gradient)")
-        return too_far
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
@@ -20,11 +19,11 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
+from lwcore.ambient import autocasts
 from lwcore.signatures import require
 
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
 _IN_PLACE = ("__iadd__", "__isub__", "__imul__", "__itruediv__")
-_DEVICES = ("cpu", "cuda")
 _OPERATORS = ("cond", "while_loop", "map_impl", "scan")
 CONDITIONS = (
     "one without torch.cond, while_loop, map and scan, of which eager passes lose the gradient: "
@@ -49,7 +48,6 @@ class Call(NamedTuple):
     leaves: list[Any]  # its arguments, flat, with a `Slot` in the place of each parameter
     spec: Any  # how they are nested
     outputs: list[int]  # which of its values carry gradients
-    autocasts: list[tuple[str, torch.dtype]]  # devices on which it was made in autocast
     is_use: bool  # whether data move its value
     slots: list[Slot]  # of what it gives, of a step on the way alone
 
@@ -64,13 +62,10 @@ class Call(NamedTuple):
         return [part for part in self.leaves if isinstance(part, Slot)]
 
     def __call__(self, values: Sequence[Tensor]) -> list[Tensor]:
-        """Return what it gives for other parameters, in the precision that it was made in."""
+        """Return what it gives for other parameters."""
         leaves = [values[part] if isinstance(part, Slot) else part for part in self.leaves]
         args, named = trees.tree_unflatten(leaves, self.spec)
-        with ExitStack() as stack:
-            for device, dtype in self.autocasts:
-                stack.enter_context(torch.autocast(device, dtype, cache_enabled=False))
-            given = trees.tree_leaves(self.function(*args, **named))
+        given = trees.tree_leaves(self.function(*args, **named))
         return [given[place] for place in self.outputs]
 
     @property
@@ -226,8 +221,10 @@ class Tape(TorchFunctionMode):
         if not outputs:
             return made  # a shape, say, or what no gradient is followed in
         name = getattr(function, "__name__", "")
+        is_plain = not autocasts()
+        require("model", f"{name}() in torch.autocast", is_plain, "one without it, to measure")
         is_use = self._is_use(name, number)
-        call = Call(function, held, spec, outputs, _autocasts_now(), is_use, [])
+        call = Call(function, held, spec, outputs, is_use, [])
         if is_use:
             return self._note_use(call, made)
         self._note_step(call, leaves, given)
@@ -277,15 +274,6 @@ def tensors_in(given: Any) -> list[Any]:
     return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
 
 
-def _autocasts_now() -> list[tuple[str, torch.dtype]]:
-    """Return the devices that are in autocast, and its types."""
-    found = []
-    for device in _DEVICES:
-        if torch.is_autocast_enabled(device):
-            found.append((device, torch.get_autocast_dtype(device)))
-    return found
-
-
 def _recordable(
     function: Any, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -312,11 +300,12 @@ def _recordable(
     bound = inspect.signature(function).bind(*args, **named)
     bound.apply_defaults()
     given = bound.arguments
-    for option, wanted, words in (
-        ("max_norm", None, "it writes to the weights in a forward pass. Scale them once"),
-        ("scale_grad_by_freq", False, "it weighs gradients of a sequence by what others hold"),
-    ):
-        require(option, given[option], given[option] == wanted, f"{wanted}: {words}")
+    own = {name: given.get(name) for name in ("max_norm", "scale_grad_by_freq")}
+    words = (
+        "None and False: the one writes to the weights in a forward pass (scale them once), the "
+        "other weighs the gradients of a sequence by what others hold"
+    )
+    require(f"options of {name}()", own, not any(own.values()), words)
     given["sparse"] = False
     return function, bound.args, bound.kwargs
 
@@ -342,24 +331,18 @@ def _seen_through(function: Any) -> Any:
 def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> tuple[Tensor, ...]:
     """Run a stack of PyTorch's recurrent layers step by step, each by its cell."""
     is_packed = isinstance(second, Tensor) and second.dtype == torch.int64  # sizes of its batches
-    require(
-        f"inputs of {name}()",
-        "packed",
-        not is_packed,
+    words = (
         "sequences that are padded and not packed: leave out pack_padded_sequence, pad on the "
-        "left, and read all sequences at the last step",
+        "left, and read all sequences at the last step"
     )
+    require(f"inputs of {name}()", "packed", not is_packed, words)
     state, weights = second, third
     _, n_layers, _, _, bidirectional, batch_first = options
-    require("bidirectional", bidirectional, not bidirectional, "False, for a causal model")
     per_layer = len(weights) // n_layers
     is_projected = per_layer in (3, 5)  # one weight more than two, and than four with biases
-    require(
-        "proj_size",
-        "above 0",
-        not is_projected,
-        "0: steps with projections are not read. Leave its parameters out, by `parameters`",
-    )
+    told = "bidirectional or projected"
+    words = "neither: leave its parameters out, by `parameters`, if it is causal"
+    require(f"{name}()", told, not (bidirectional or is_projected), words)
     cell = getattr(torch, f"{name}_cell")
     has_two_states = name == "lstm"
     time_axis = int(batch_first)

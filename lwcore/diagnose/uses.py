@@ -26,8 +26,9 @@ from torch import Tensor
 from lwcore.ambient import in_double, placed
 from lwcore.diagnose.contract import Rows, few, first_line
 from lwcore.diagnose.exchange import Layout, Owners, Steps, of_rows, row_axes
-from lwcore.diagnose.passes import TURN_OFF, ZEROS, Objective, Passes
-from lwcore.diagnose.route import Bands, Route, dense, followed, in_reals
+from lwcore.diagnose.losses import Objective
+from lwcore.diagnose.passes import ZEROS, Passes
+from lwcore.diagnose.route import FOLLOWED, TURN_OFF, Bands, Route, dense, followed, in_reals
 from lwcore.diagnose.tape import UNIFORM, Call, Tape
 from lwcore.signatures import require
 
@@ -36,8 +37,8 @@ ENDS = 16  # end points of a sequence, drawn where its loss has more
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6}
 _COARSE = 0.01
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
-_RARE = 0.02  # share of sequences that a later step may reach
 _UNEVEN = 0.05  # share of sequences that may be read out earlier than others
+_READ_OUT = 256  # sequences in which that is looked at
 
 _SEEN = (
     "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
@@ -49,7 +50,8 @@ _UNCHANGED = (
 )
 _NOT_LATER = (
     "one where none is. Is the parameter put behind data (add_bias_kv), or used for all steps at "
-    "once, as by a Fourier transform? If it is below 1e-4, it may be rounding: try model.double()"
+    "once, as by a Fourier transform? Does a gradient of your own, as of spikes, reach steps that "
+    "move no number? If it is below 1e-4, it may be rounding: try model.double()"
 )
 _SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
@@ -215,6 +217,8 @@ class _Reading(NamedTuple):
         the number of end points in the stratum. So the mean over all draws is the sum over all.
         """
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
+        if not len(steps):
+            return
         for stratum in steps.tensor_split(min(ENDS, len(steps))):
             generator = self.uses.generator
             shape = (len(self.predictions),)
@@ -346,27 +350,23 @@ class Uses(Route):
     # Where and when parameters are used
 
     def _find_sites(self) -> None:
-        """Find the uses, whose values are whose, and the times of these."""
-        self.plan: list[tuple[str, bool]] = []
+        """Find all uses in a trial, and measure the times of their rows."""
         moved, places = self.passes.moved
+        self.plan: list[tuple[str, bool]] = []
         trial, predictions = self._taped(self.data.inputs[places], moved)
-        words = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
-        require("predictions", "without a gradient", predictions.requires_grad, words)
+        require("predictions", "without a gradient", predictions.requires_grad, FOLLOWED)
         require("parameters", few([*self.chosen]), bool(trial.made), _SEEN)
-        if any(call.autocasts for call in trial.calls):
-            self.exact = _COARSE
         self.sites = self._grouped(trial)
         self.limit_batch(max(self.passes.outputs.entries, sum(prod(s.shape) for s in self.sites)))
         times = self.passes.exchange.times(self._stacked, self.passes.at_once)
-        firsts = []
+        self.looks_back = False  # whether some row before the last step is made of several steps
         for index, (site, own) in enumerate(zip(self.sites, times, strict=True)):
             axes = tuple(sorted({0, *row_axes(own.last)}))
             last = of_rows(own.last, axes)
+            first = -of_rows(np.where(own.last < 0, -self.data.length, -own.first), axes)
             self.sites[index] = site._replace(axes=axes, times=last)
-            never = -self.data.length
-            firsts.append(-of_rows(np.where(own.last < 0, never, -own.first), axes))
-        self._refuse_rare()
-        self.looks_back = self._looks_back(firsts)
+            is_inside = (last >= 0) & (last < self.data.length - 1)
+            self.looks_back |= bool((first < last)[is_inside].any())
 
     def _stacked(self, inputs: Rows) -> list[Tensor]:
         """Return the values at all sites."""
@@ -398,41 +398,17 @@ class Uses(Route):
     def _layout_of(self, owners: Owners, name: str, call: Call, trial: Tape) -> Layout:
         """Return where a value has its sequences; refuse one that has none, or mixes them."""
         own = self._names_of(trial.sources(call))
-        told = f"{name}, which mixes sequences"
         words = "used on each sequence by itself: is there a normalisation over the batch?"
+        told = f"{name}, which mixes sequences"
         require("parameters", told, not owners.mixes, self._without(words, own))
+        words = (
+            "used on the same rows of each sequence, as of all steps, of which torch.where "
+            "chooses, and on data in most sequences: is there a gate before it? Open it"
+        )
         told = f"{name}, whose value has not the same rows of each sequence"
-        words = "used on all steps, of which torch.where chooses, say"
-        require("parameters", told, not owners.is_uneven, self._without(words, own))
-        told = f"{name}: inputs get through to one of its calls in few sequences"
-        words = "used on data in most sequences: open the gate before it"
         require("parameters", told, owners.layout is not None, self._without(words, own))
         assert owners.layout is not None
         return owners.layout
-
-    def _refuse_rare(self) -> None:
-        """Refuse rows that a later step reaches in further sequences: their time is not known."""
-        by_entry = []
-        for site in self.sites:
-            others = tuple(axis for axis in range(len(site.shape)) if axis not in site.axes)
-            own = site.times.reshape([site.shape[axis] for axis in site.axes])
-            by_entry.append(np.broadcast_to(np.expand_dims(own, others), site.shape))
-        shares = self.passes.exchange.later(self._stacked, by_entry, self.passes.at_once)
-        for site, share in zip(self.sites, shares, strict=True):
-            told = f"{site.name}: in {share:.1%} of further sequences a later step reaches it"
-            words = "used on data in most steps: is there a gate that is mostly closed? Open it"
-            require("parameters", told, share <= _RARE, self._without(words, [site.name]))
-
-    def _looks_back(self, firsts: list[Steps]) -> bool:
-        """Say whether some row before the last step is made of several steps, as by a recurrence.
-
-        Where none is, steps are read one by one, and then all at once: they may be channels.
-        """
-        for site, first in zip(self.sites, firsts, strict=True):
-            is_inside = (site.times >= 0) & (site.times < self.data.length - 1)
-            if bool((first < site.times)[is_inside].any()):
-                return True
-        return False
 
     def _timeless(self) -> list[str]:
         """Return the parameters that are used on what no step reaches, or at one early step alone.
@@ -454,7 +430,6 @@ class Uses(Route):
 
     def _leave_out(self, names: list[str]) -> None:
         """Take parameters out of those that are looked at, and say so."""
-        self.left_out += names
         self.chosen = {name: part for name, part in self.chosen.items() if name not in names}
         told = f"{few(names)}, and no other"
         words = "some that are used at several steps: nothing can be told by lags of one"
@@ -475,21 +450,20 @@ class Uses(Route):
         return f"{call.name}() of {', '.join(self._names_of(tape.sources(call)))}"
 
     def _without(self, words: str, sites: Sequence[str]) -> str:
-        """Add to the words of a refusal the parameters that can be read without those of sites."""
-        names = {name for site in sites for name in site.rpartition(" of ")[2].split(", ")}
-        others = [name for name in self.chosen if name not in names]
-        if not others:
-            return words
-        return f"{words}. Else look at others alone: parameters={self._brief(others)}"
+        """Add to the words of a refusal the parameters that can be read without those of sites.
 
-    def _brief(self, names: list[str]) -> list[str]:
-        """Write parameters by their modules where all of a module's are among them."""
-        others = {name.partition(".")[0] for name in self.chosen if name not in names}
+        Where all of a module's can, it stands for them.
+        """
+        names = {name for site in sites for name in site.rpartition(" of ")[2].split(", ")}
+        modules = {name.partition(".")[0] for name in names}
         found = []
-        for name in names:
+        for name in self.chosen:
             module = name.partition(".")[0]
-            found.append(name if module in others else module)
-        return list(dict.fromkeys(found))
+            if name not in names:
+                found.append(name if module in modules else module)
+        if not found:
+            return words
+        return f"{words}. Else look at others alone: parameters={[*dict.fromkeys(found)]}"
 
     # What is refused
 
@@ -508,27 +482,21 @@ class Uses(Route):
     def _check_additive(self, reading: _Reading) -> None:
         """Refuse gradients that change on their way, by a hook say: they must be linear in E.
 
-        The gradients of two shares of the loss of each prediction, r E and (1 − r) E, must add up
-        to that of E, which finds what takes norms. That of c E must be c times as large, which
-        finds what clips.
+        Those of two shares of the loss of each prediction, c r E and c (1 − r) E, must add up to c
+        times that of E, which finds what takes norms, and what clips.
         """
-        whole = reading.value_gradients()
-        generator = torch.Generator("cpu").manual_seed(1)
+        generator = torch.Generator().manual_seed(1)
         share = torch.rand(reading.pulls.shape, generator=generator).to(reading.pulls)
-        of_share = reading.value_gradients(share)
-        of_rest = reading.value_gradients(1 - share)
-        of_multiple = reading.value_gradients(torch.full_like(reading.pulls, _LARGE))
-        sizes = [float(in_double(part).norm()) for part in whole]
+        whole = reading.value_gradients()
+        of_share = reading.value_gradients(_LARGE * share)
+        of_rest = reading.value_gradients(_LARGE * (1 - share))
         # rounding comes from all sites, so that it is held against the largest one
-        largest = max(sizes, default=0.0)
+        largest = max(float(in_double(part).norm()) for part in whole)
         for index, site in enumerate(self.sites):
             wanted = in_double(whole[index])
-            from_shares = in_double(of_share[index]) + in_double(of_rest[index])
-            from_multiple = in_double(of_multiple[index]) / _LARGE
-            missing = max(
-                float((from_shares - wanted).norm()), float((from_multiple - wanted).norm())
-            )
-            size = max(sizes[index], 1e-300)
+            together = (in_double(of_share[index]) + in_double(of_rest[index])) / _LARGE
+            missing = float((together - wanted).norm())
+            size = max(float(wanted.norm()), 1e-300)
             told = (
                 f"{site.name}: parts of the loss one by one miss {missing / size:.1g} of the "
                 "gradient"
@@ -541,42 +509,35 @@ class Uses(Route):
         Tried at a few end points, the first and the last among them, by gradients of the
         predictions themselves: that of a loss may be zero.
         """
-        steps = reading.end_steps or sorted({*self.passes.ends.tolist()} - {-1})
+        reading = reading._replace(pulls=torch.ones_like(reading.pulls))
+        steps = reading.end_steps
         every = max(1, len(steps) // 6)
-        of_predictions = reading._replace(pulls=torch.ones_like(reading.pulls))
-        some_before = False
-        timeless = 0.0
-        late: dict[str, tuple[float, int]] = {}  # of a site, the share of the gradient and the step
+        has_earlier = has_timeless = False
+        late = {}  # of a site, what it has of the gradient of which step
         for step in sorted({steps[0], steps[-1], *steps[::every]}):
-            whole = of_predictions.value_gradients(self._drawn_at(of_predictions, step))
+            whole = reading.value_gradients(self._drawn_at(reading, step))
             by_site = [in_double(part.abs()).sum((0, 2)).cpu().numpy() for part in whole]
-            most = max(float(by_row.sum()) for by_row in by_site)
+            allowed = self.exact * max(float(by_row.sum()) for by_row in by_site)  # else rounding
             for site, by_row in zip(self.sites, by_site, strict=True):
                 is_before = (site.times >= 0) & (site.times < step)
-                some_before |= bool((by_row[is_before] > 0).any())
+                has_earlier |= bool((by_row[is_before] > 0).any())
+                has_timeless |= float(by_row[site.times < 0].sum()) > allowed
                 behind = float(by_row[site.times > step].sum())
-                timeless = max(timeless, float(by_row[site.times < 0].sum()) / max(most, 1e-300))
-                if behind > self.exact * most:  # else rounding, as where a site has a gradient of 0
-                    found = behind / float(by_row.sum()), step
-                    late[site.name] = max(found, late.get(site.name, found))
-        if late:
-            name = max(late, key=lambda name: late[name])
-            share, step = late[name]
-            told = f"{name}: {share:.1g} of the gradient of step {step} is in values of later steps"
+                if behind > allowed:
+                    late[site.name] = f"{behind / by_row.sum():.1g} of the gradient of step {step}"
+        for name, told in late.items():
+            told = f"{name}: {told} is in values of later steps"
             require("model", told, False, self._without(_NOT_LATER, [*late]))
         count = sum(part.numel() for part in self.chosen.values())
         told = (
             f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
             "prediction alone (lag 0)"
         )
-        words = _AT_ONCE
-        if self.without_gradient:
-            words += f". No gradient reaches {few(self.without_gradient)}"
         frozen = [n for n, part in self.passes.model.named_parameters() if not part.requires_grad]
-        if frozen and self.parameters is None:
-            words += f". {few(frozen)} are frozen: name them in `parameters`"
-        require("model", told, some_before, words)
-        if timeless > self.exact:
+        words = f"{_AT_ONCE}. No gradient reaches {few(self.without_gradient) or 'none'}"
+        words += f"; frozen are {few(frozen) or 'none'}, which `parameters` may name"
+        require("model", told, has_earlier, words)
+        if has_timeless:
             self.caveats.append(
                 "Some values are reached by no step of the inputs, as of learned tokens or of "
                 "padding: their part of the gradient has no lag."
@@ -595,18 +556,16 @@ class Uses(Route):
         sites with rows of several times. It must be as late in nearly all sequences.
         """
         step = int(self.passes.ends.max())
-        several = [index for index, s in enumerate(self.sites) if len({*s.times} - {-1}) > 1]
         latest = []
-        for places in torch.arange(self.data.count).split(self.at_once):
-            inputs = self.data.inputs[places]
-            tape, predictions = self._taped(inputs)
-            reading = _Reading(self, tape, predictions, torch.ones_like(predictions))
+        for places in self.passes.exchange.some(_READ_OUT).split(self.at_once):
+            reading = self.read(self.data.inputs[places], self.data.targets[places])
+            reading = reading._replace(pulls=torch.ones_like(reading.pulls))
             whole = reading.value_gradients(self._drawn_at(reading, step))
-            last = np.full(len(predictions), -1)
-            for index in several:
-                is_reached = whole[index].ne(0).any(2).cpu().numpy()
-                own = np.where(is_reached, self.sites[index].times[None], -1).max(1)
-                last = np.maximum(last, own)
+            last = np.full(len(places), -1)
+            for site, gradient in zip(self.sites, whole, strict=True):
+                if len({*site.times.tolist()} - {-1}) > 1:
+                    is_reached = gradient.ne(0).any(2).cpu().numpy()
+                    last = np.maximum(last, np.where(is_reached, site.times, -1).max(1))
             latest.append(last)
         last = np.concatenate(latest)
         is_early = last < last.max()
@@ -615,18 +574,3 @@ class Uses(Route):
             f"{step} is made of nothing behind step {last.min()}"
         )
         require("model", told, is_early.mean() <= _UNEVEN, _SAME_END)
-
-    @property
-    def kernels(self) -> list[str]:
-        """Parameters of convolutions over steps, whose kernels look back within a lag."""
-        found: list[str] = []
-        for site in self.sites:
-            function, _, names = site.name.partition("() of ")
-            runs_over_steps = len(site.shape) - 1 in site.axes  # behind the channels
-            if function != "conv1d" or not runs_over_steps:
-                continue
-            for name in names.split(", "):
-                part = self.chosen.get(name)
-                if part is not None and part.ndim > 1 and part.shape[-1] > 1:  # no bias
-                    found.append(name)
-        return list(dict.fromkeys(found))
