@@ -45,10 +45,10 @@ class Last(Net):
 class Attends(nn.Module):
     """A layer of attention, with a mask or without."""
 
-    def __init__(self, causal=True):
+    def __init__(self, causal=True, outputs=1):
         super().__init__()
         torch.manual_seed(0)
-        self.read, self.show, self.causal = nn.Linear(2, 4), nn.Linear(4, 1), causal
+        self.read, self.show, self.causal = nn.Linear(2, 4), nn.Linear(4, outputs), causal
         self.query, self.key, self.value = (nn.Linear(4, 4) for _ in range(3))
         self.eval()
 
@@ -257,6 +257,13 @@ SAID = Net(2, 5), (INPUTS, TOKENS), {"loss": lambda p, y: functional.cross_entro
 # name: model, data, options, words of the refusal, and what it says to do: model, data, options
 REFUSED = {
     "no causal mask": (Attends(False), DATA, {}, "later inputs", (Attends(), DATA, {})),
+    "no causal mask, classes": (
+        Attends(False, 5),
+        (INPUTS, TOKENS),
+        {},
+        "later inputs",
+        (Attends(True, 5), (INPUTS, TOKENS), {}),
+    ),
     "horizon": (
         Attends(False),
         DATA,

@@ -368,7 +368,7 @@ def test_a_spiking_network_is_read_by_its_first_weights():
         return functional.cross_entropy(potentials.sum(0), y)
 
     torch.manual_seed(2)
-    how = {"loss": loss, "parameters": ["first"], "time_axis": 0, "progress": False}
+    how = {"loss": loss, "parameters": ["first"], "progress": False}
     found = diagnose(Spiking().eval(), (EVENTS, classes), batch_first=False, **how)
     assert found.data.statistic.any("sequence").all()
 

@@ -30,7 +30,7 @@ _ROUNDS = 32  # at the most
 _STEPS = 4096  # that are exchanged, at the least, in sequences that are not very long
 _FURTHER = 128  # sequences in which no later step may reach a value
 _RARE = 0.02  # share of these in which one may
-_CANDIDATES = 256  # sequences of which the most unlike one is taken
+_CANDIDATES = 2048  # pairs of sequences of which the most unlike ones are taken
 _GATED = (
     "reached by the same steps in most sequences. Is there a gate that is mostly closed? Open it, "
     "or look at `parameters` without those behind it"
@@ -167,7 +167,7 @@ class Exchange:
 
         In each sequence all steps behind some step are exchanged.
         """
-        latest = [spread(times.last).reshape(times.last.shape) for times in found]
+        latest = [spread(times.last) for times in found]
         n_late = [0 for _ in found]
         n_tried = 0
         while n_tried < _FURTHER:
@@ -215,7 +215,7 @@ class Exchange:
 
         It is the same step of another sequence; where all have the same, another step.
         """
-        candidates = self.some(_CANDIDATES)
+        candidates = self.some(max(_CANDIDATES // len(places), _TOGETHER))
         steps = torch.arange(self.data.length)
         shuffled = torch.randperm(self.data.length, generator=self.generator)
         sequences, chosen = [], []
@@ -302,8 +302,8 @@ def of_rows(times: Steps, axes: tuple[int, ...]) -> Steps:
 
 
 def spread(times: Steps) -> Steps:
-    """Return the time of each entry, that of its row, in a line."""
+    """Return the time of each entry, that of its row."""
     axes = row_axes(times)
     others = tuple(axis for axis in range(times.ndim) if axis not in axes)
     latest = times.max(axis=others, keepdims=True)
-    return np.broadcast_to(latest, times.shape).reshape(-1)
+    return np.broadcast_to(latest, times.shape)

@@ -91,14 +91,8 @@ class Objective:
         """Return the loss; targets of a tuple go as several arguments if the loss takes these."""
         own = targets.map(lambda leaf: placed(leaf, self.passes.device))
         wanted = self.passes.data.targets_form.back(own)
-        if isinstance(wanted, tuple | list):
-            try:
-                takes = inspect.signature(getattr(self.loss, "forward", self.loss))
-                takes.bind(predictions, *wanted)
-                return self.loss(predictions, *wanted)
-            except TypeError:
-                pass
-        return self.loss(predictions, wanted)
+        is_one = not isinstance(wanted, tuple | list) or _takes(self.loss, 2)
+        return self.loss(predictions, wanted) if is_one else self.loss(predictions, *wanted)
 
     def _choose(self) -> None:
         """Take the reader's loss, or the one that fits, and call it on a few sequences."""
@@ -275,6 +269,17 @@ class Objective:
             is_free = all(part is None for part in found)
             told = "or the head, a function of the model's parameters"
             require(f"loss ({self.name})", told, is_free, _OF_MODEL)
+
+
+def _takes(loss: Any, count: int) -> bool:
+    """Say whether a loss can be called with so many arguments, as far as its signature says."""
+    try:
+        inspect.signature(getattr(loss, "forward", loss)).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # of a function that is not written in Python
+        pass
+    return True
 
 
 def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
