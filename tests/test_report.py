@@ -173,9 +173,8 @@ def test_lags_without_a_gradient_and_lags_not_looked_at_are_told():
     assert "Lags 4–8 were not looked at: lags=range(4, 9) does." in cut.then
     assert cut.table.to_numpy().tolist()[-1] == ["4–8", "–", "not looked at"]
     nothing = answered([INFINITE] * 4, low=[150] * 4, length=9, source="error").answer()
-    do = " ".join(nothing.sections["What you can do"])
-    assert "lags=range(5, 9)" in do
-    assert "source='target'" in do
+    assert "Lags 5–8 were not looked at: lags=range(5, 9) does." in nothing.then
+    assert "source='target' asks for all there is" in " ".join(nothing.then)
 
 
 def test_what_is_left_to_learn_is_told_from_all_there_is():

@@ -22,7 +22,6 @@ LEAST = 1.0  # sequence, that any lag needs
 MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
 MOST_ROWS = 16  # of a table
 _MOST_STRETCHES = 4  # of lags that are written out
-MOST_READ = 1024  # sequences, if no other number is given
 _WIDTH = 80  # letters in a line of text
 _NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
 _FEW = 10  # sequences, as many of which would make the same noise
@@ -238,7 +237,7 @@ class Answer:
         rows = lag_rows(data, n_sequences)
         gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
         sections = {
-            "What you can do": [*_advice(rows, gaps, data.attrs, n_sequences)],
+            "What you can do": [*_advice(rows, data.attrs, n_sequences)],
             "What was measured": [*_measured(data.attrs)],
             "How sure": [*_sure(data)],
         }
@@ -433,12 +432,7 @@ def _legend(table: pd.DataFrame) -> Iterator[str]:
     yield from _ALWAYS
 
 
-def _advice(
-    rows: Sequence[LagRow],
-    gaps: Sequence[tuple[int, int]],
-    attrs: dict[str, Any],
-    n_sequences: int,
-) -> Iterator[str]:
+def _advice(rows: Sequence[LagRow], attrs: dict[str, Any], n_sequences: int) -> Iterator[str]:
     """Yield how to ask again, where so many sequences are enough for no lag.
 
     Designs of networks are not advised: where such advice was tried, it foresaw fewer outcomes than
@@ -448,21 +442,14 @@ def _advice(
     verdicts = {row.verdict for row in rows} - {Verdict.NO_GRADIENT}
     if any(row.is_enough for row in rows) or not verdicts:
         return
-    bands = [(row.first, row.last) for row in rows if row.first != row.last]
-    hidden = [*gaps, *bands]
-    if hidden:
-        first = min(start for start, _ in hidden)
-        last = max(end for _, end in hidden)
-        yield (
-            f"Look at lags one by one: lags=range({first}, {last + 1}). In a band others hide one "
-            "alone."
-        )
-    if attrs["source"] == "error":
-        yield "Ask again with source='target', as if nothing had been learned."
+    if any(row.first != row.last for row in rows):
+        yield "Look at lags one by one, by lags=: in a band others hide one alone."
     n_read = int(attrs["sequences_read"])
     if Verdict.TOO_FEW not in verdicts and (Verdict.UNKNOWN in verdicts or n_sequences >= n_read):
-        more = ", and say how many by sequences=…" if n_read >= MOST_READ else ""
-        yield f"Give diagnose more than these {n_read:,} sequences{more}. A signal may need them."
+        yield (
+            f"Give diagnose more than these {n_read:,} sequences, and say how many by sequences=…: "
+            "a signal may need them."
+        )
 
 
 def _measured(attrs: dict[str, Any]) -> Iterator[str]:

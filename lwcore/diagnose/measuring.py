@@ -184,8 +184,7 @@ def diagnose(
         first_loss = _first_loss(network)
         n_parameters = _numbers_in(network.chosen.values())
         bands = bands or lag_bands(data.length - 1, n_parameters)
-        work = _Work(network, bands, int(seed), progress)
-        found = inferred(work.measured(), int(seed))
+        found = inferred(_measured(network, bands, int(seed), progress), int(seed))
         if not bool(found.detected.any()):
             caveats += _too_large(data.first)
     settings = {
@@ -383,61 +382,41 @@ def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:
     return bands
 
 
-class _Work:
-    """Each sequence's part of each lag, and its whole gradient, along w(ℓ).
+def _measured(network: Route, bands: Bands, seed: int, progress: bool) -> xr.Dataset:
+    """Return each sequence's part of each lag, and its whole gradient, along w(ℓ).
 
     A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers.
     """
+    count = network.data.count
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    finding, giving = order.tensor_split([count // 2])
+    total: Any = 0
+    for reading in _readings(network, finding, "directions", progress):
+        total += reading.band_vectors(bands)
+    directions = unit_length(total)
+    numbers = []
+    for reading in _readings(network, giving, "numbers", progress):
+        numbers.append(reading.band_numbers(directions, bands))
+        is_finite = bool(numbers[-1].isfinite().all())
+        require("gradient", "NaN or infinite for some sequence", is_finite, FINITE)
+    statistic, projection = torch.cat(numbers, dim=-1).numpy()
+    sizes = network.objective.error_sizes(giving)
+    both = ("lag", "sequence")
+    last = [band[-1] for band in bands]
+    measured = {
+        "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
+        "statistic": (both, statistic, "the lag's part along its mean direction"),
+        "projection": (both, projection, "the whole gradient along the same"),
+        "error_size": ("sequence", sizes, "length of the gradient in a sequence's predictions"),
+    }
+    named = ("lag", [band[0] for band in bands], {"long_name": "lag ℓ", "units": "steps"})
+    return described(measured).assign_coords(lag=named)
 
-    def __init__(
-        self,
-        network: Route,
-        bands: Bands,
-        seed: int,
-        progress: bool,
-    ) -> None:
-        """Plan the work on some sequences."""
-        self.network = network
-        self.data = network.data
-        self.bands = bands
-        self.progress = progress
-        count = network.data.count
-        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-        self.finding, self.giving = order.tensor_split([count // 2])
 
-    def measured(self) -> xr.Dataset:
-        """Read all sequences."""
-        lags = [band[0] for band in self.bands]
-        directions = self._directions()
-        numbers = []
-        for reading in self._readings(self.giving, "numbers"):
-            numbers.append(reading.band_numbers(directions, self.bands))
-            is_finite = bool(numbers[-1].isfinite().all())
-            require("gradient", "NaN or infinite for some sequence", is_finite, FINITE)
-        statistic, projection = torch.cat(numbers, dim=-1).numpy()
-        sizes = self.network.objective.error_sizes(self.giving)
-        last = [band[-1] for band in self.bands]
-        both = ("lag", "sequence")
-        measured = {
-            "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
-            "statistic": (both, statistic, "the lag's part along its mean direction"),
-            "projection": (both, projection, "the whole gradient along the same"),
-            "error_size": ("sequence", sizes, "length of the gradient in a sequence's predictions"),
-        }
-        named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
-        return described(measured).assign_coords(lag=named)
-
-    def _directions(self) -> Tensor:
-        """Return each lag's mean gradient, of length 1."""
-        total: Any = 0
-        for reading in self._readings(self.finding, "directions"):
-            total += reading.band_vectors(self.bands)
-        return unit_length(total)
-
-    def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
-        """Yield readings of half of the sequences, and show how many are done."""
-        data = self.data
-        with bar(f"diagnose, {of}", len(half), self.progress) as advance:
-            for places in half.split(self.network.at_once):
-                yield self.network.read(data.inputs[places], data.targets[places])
-                advance(len(places))
+def _readings(network: Route, half: Tensor, of: str, progress: bool) -> Iterator[Any]:
+    """Yield readings of half of the sequences, and show how many are done."""
+    data = network.data
+    with bar(f"diagnose, {of}", len(half), progress) as advance:
+        for places in half.split(network.at_once):
+            yield network.read(data.inputs[places], data.targets[places])
+            advance(len(places))

@@ -96,7 +96,7 @@ class Outputs(NamedTuple):
             return False
         for leaf in self.leaves:
             part = parts[leaf.place]
-            is_same = leaf.layout.holds(part, count)
+            is_same = isinstance(part, Tensor) and leaf.layout.holds(part, count)
             if not is_same or leaf.layout.front(part).shape[1:] != leaf.shape:
                 return False
         return True

@@ -29,7 +29,7 @@ from lwcore.diagnose.exchange import Layout, Owners, Steps, of_rows, row_axes
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import ZEROS, Passes
 from lwcore.diagnose.route import FOLLOWED, TURN_OFF, Bands, Route, dense, followed, in_reals
-from lwcore.diagnose.tape import UNIFORM, Call, Tape
+from lwcore.diagnose.tape import UNIFORM, Tape
 from lwcore.signatures import require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
@@ -71,10 +71,10 @@ class Site(NamedTuple):
     """The uses of one function with the same parameters: N rows, and the time of each."""
 
     name: str
+    parameters: list[str]
     addresses: list[tuple[int, int]]  # of values: the use, and which of its outputs
     layout: Layout
     shape: tuple[int, ...]  # of all values together, without sequences: (calls, …)
-    call: Call  # one of them
     axes: tuple[int, ...]  # of the shape, along which rows are
     times: Steps  # of the rows; −1: reached by no step, no lag
 
@@ -381,23 +381,23 @@ class Uses(Route):
             return [part for made in tape.made for part in made]
 
         owners = iter(self.passes.exchange.owners(run))
+        names = [*self.chosen]
         groups: dict[Any, Site] = {}
         for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
-            name = self._name_of(trial, call)
+            own = [names[place] for place in trial.sources(call)]
+            name = f"{call.name}() of {', '.join(own)}"
             for output, value in enumerate(made):
-                layout = self._layout_of(next(owners), name, call, trial)
+                layout = self._layout_of(next(owners), name, own)
                 shape = tuple(layout.front(value).shape[1:])
                 key = (*call.signature, output, layout, shape)
-                before = groups.get(key)
-                addresses = [*before.addresses] if before else []
+                addresses = groups[key].addresses if key in groups else []
                 addresses.append((use, output))
                 whole = (len(addresses), *shape)
-                groups[key] = Site(name, addresses, layout, whole, call, (), np.zeros(0, int))
+                groups[key] = Site(name, own, addresses, layout, whole, (), np.zeros(0, int))
         return [*groups.values()]
 
-    def _layout_of(self, owners: Owners, name: str, call: Call, trial: Tape) -> Layout:
+    def _layout_of(self, owners: Owners, name: str, own: Sequence[str]) -> Layout:
         """Return where a value has its sequences; refuse one that has none, or mixes them."""
-        own = self._names_of(trial.sources(call))
         words = "used on each sequence by itself: is there a normalisation over the batch?"
         told = f"{name}, which mixes sequences"
         require("parameters", told, not owners.mixes, self._without(words, own))
@@ -417,7 +417,7 @@ class Uses(Route):
         """
         times: dict[str, set[int]] = {}
         for site in self.sites:
-            for name in site.name.partition(" of ")[2].split(", "):
+            for name in site.parameters:
                 times.setdefault(name, set()).update(site.times.tolist())
         last = int(self.passes.ends.max())
         found = []
@@ -440,21 +440,11 @@ class Uses(Route):
         )
         self._find_sites()
 
-    def _names_of(self, places: Sequence[int]) -> list[str]:
-        """Return the names of parameters by their places."""
-        names = [*self.chosen]
-        return [names[place] for place in places]
-
-    def _name_of(self, tape: Tape, call: Call) -> str:
-        """Return a function's name with those of the parameters that it takes."""
-        return f"{call.name}() of {', '.join(self._names_of(tape.sources(call)))}"
-
-    def _without(self, words: str, sites: Sequence[str]) -> str:
-        """Add to the words of a refusal the parameters that can be read without those of sites.
+    def _without(self, words: str, names: Sequence[str]) -> str:
+        """Add to the words of a refusal the parameters that can be read without those of names.
 
         Where all of a module's can, it stands for them.
         """
-        names = {name for site in sites for name in site.rpartition(" of ")[2].split(", ")}
         modules = {name.partition(".")[0] for name in names}
         found = []
         for name in self.chosen:
@@ -513,7 +503,8 @@ class Uses(Route):
         steps = reading.end_steps
         every = max(1, len(steps) // 6)
         has_earlier = has_timeless = False
-        late = {}  # of a site, what it has of the gradient of which step
+        worst = ""
+        late: list[str] = []  # parameters used later than a prediction
         for step in sorted({steps[0], steps[-1], *steps[::every]}):
             whole = reading.value_gradients(self._drawn_at(reading, step))
             by_site = [in_double(part.abs()).sum((0, 2)).cpu().numpy() for part in whole]
@@ -524,10 +515,12 @@ class Uses(Route):
                 has_timeless |= float(by_row[site.times < 0].sum()) > allowed
                 behind = float(by_row[site.times > step].sum())
                 if behind > allowed:
-                    late[site.name] = f"{behind / by_row.sum():.1g} of the gradient of step {step}"
-        for name, told in late.items():
-            told = f"{name}: {told} is in values of later steps"
-            require("model", told, False, self._without(_NOT_LATER, [*late]))
+                    late += site.parameters
+                    share = behind / float(by_row.sum())
+                    worst = f"{site.name}: {share:.1g} of the gradient of step {step}"
+        if late:
+            told = f"{worst} is in values of later steps"
+            require("model", told, False, self._without(_NOT_LATER, late))
         count = sum(part.numel() for part in self.chosen.values())
         told = (
             f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
