@@ -1,4 +1,4 @@
-"""Two readers, a forecaster and a language model, and what a diagnosis answers them."""
+"""A forecaster, and what a diagnosis answers it."""
 
 import torch
 

@@ -53,7 +53,12 @@ def fill_cache(app, env, docnames):
         if page in docnames and executed.find(path) is None:
             waiting.append(path)
     seconds_before = last_time()
-    waiting.sort(key=lambda path: -seconds_before.get(executed.place(path), 60.0))
+
+    def expected_seconds(path):
+        """Give what it took the last time; before the first time a long text takes long."""
+        return seconds_before.get(executed.place(path), path.stat().st_size / 500)
+
+    waiting.sort(key=expected_seconds, reverse=True)
     with ThreadPoolExecutor(cores()) as pool:
         list(pool.map(execute, waiting))
 
