@@ -8,6 +8,7 @@ seed, and of the loss as it is; three forecasters are trained; ConstGate is meas
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from book.chapters import readers
 from book.chapters.elman_measured import descents, study
+from book.claims.companion_search import SMOOTH
 from lwcore import experiment, results
 from lwcore.diagnose import diagnose
 from lwcore.elman.bounds import Problem
@@ -138,6 +140,32 @@ def gates() -> None:
     results.save(measured.assign_attrs(about), FOLDER / "gates.nc")
 
 
+def descent() -> None:
+    """Descend as in the companion's Theorem 1, from three starts, for four numbers of steps."""
+    rng = np.random.default_rng(13)
+    problem = Problem(
+        "tanh",
+        alpha=0.5,
+        length=8,
+        dimension=2,
+        sequences=4,
+        recurrent_bound=0.4,
+        input_bound=0.6,
+    )
+    study(problem, rng)  # of the chapter, which draws first
+    rows = []
+    names: tuple[Any, ...] = SMOOTH
+    for name in names:
+        one = study(replace(problem, activation=name), rng)
+        first = np.square(one.targets).sum(axis=1).mean()
+        for steps in (1, 10, 100, 1000):
+            for start, run in enumerate(descents(one, 256, steps, 3, rng)):
+                left = run.risks.min() / run.risks[0]
+                rows.append((name, steps, start, left, first))
+    columns = ["activation", "steps", "start", "risk left", "first risk"]
+    pd.DataFrame(rows, columns=columns).to_csv(FOLDER / "descent.csv", index=False)
+
+
 def beyond_the_cutoff() -> None:
     """Train Elman networks below, at and above the companion's cut-off α = 1."""
     rng = np.random.default_rng(0)
@@ -170,7 +198,7 @@ def main() -> None:
     """Record all."""
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for record in (language_model, forecasts, gates, beyond_the_cutoff):
+    for record in (language_model, forecasts, gates, descent, beyond_the_cutoff):
         record()
 
 
