@@ -432,7 +432,7 @@ def best_constant(
             with torch.enable_grad():
                 loss = joint(constant.expand(count, -1), targets)
             gradient += torch.autograd.grad(loss, constant)[0]
-            total += float(loss)
+            total += loss.item()
         return total, in_double(gradient).cpu().numpy().ravel()
 
     first = in_double(start).cpu().numpy().ravel()
