@@ -71,7 +71,7 @@ prose: $(STAMP) ## list what an editor may want to change in the pages (it never
 	@$(BIN)/python -m book.prose
 
 LOWEST := VIRTUAL_ENV=_build/lowest UV_FIND_LINKS=$(FIND_LINKS) $(BIN)/uv
-TESTS_OF_RUNS := $(patsubst %,tests/test_%.py,cells cli config diagnose experiment kernels results signatures stable_law stats uses)
+TESTS_OF_RUNS := $(patsubst %,tests/test_%.py,cells cli config diagnose experiment kernels refusals results signatures stable_law stats)
 
 # Newer libraries below them warn that older ones use what will go.
 lowest: $(STAMP) ## try the package with the oldest libraries that pyproject.toml allows (some ten minutes)

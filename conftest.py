@@ -34,8 +34,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # "fast" tries the same few examples on every run, "few" still fewer (`make check`), "deep" many new
 # ones. None takes a verdict from the clock, as machines are shared.
-hypothesis.settings.register_profile("fast", max_examples=25, derandomize=True, deadline=None)
-hypothesis.settings.register_profile("few", max_examples=8, derandomize=True, deadline=None)
+hypothesis.settings.register_profile("fast", max_examples=12, derandomize=True, deadline=None)
+hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, deadline=None)
 hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 

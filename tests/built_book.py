@@ -36,8 +36,6 @@ for _part in _toc["parts"]:
     for _chapter in _part["chapters"]:
         _pages.append(_chapter["file"])
         _pages += [section["file"] for section in _chapter.get("sections", [])]
-# the chapters of the argument, which alone have numbers, without the pages under them
-NUMBERED = [chapter["file"] for chapter in _toc["parts"][0]["chapters"]]
 DOCUMENTS = [_toc["root"]]
 for _pages in PARTS.values():
     DOCUMENTS += _pages

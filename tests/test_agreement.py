@@ -4,13 +4,11 @@ against all resamples."""
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
 
 from book.chapters.agreement import (
-    correlation_interval,
     in_strata,
     over_rows,
     rank_correlation,
@@ -54,39 +52,6 @@ def test_within_strata_covariances_and_variances_add_up(within, ties):
         np.testing.assert_allclose(found, expected)
 
 
-def test_what_is_constant_missing_or_infinite():
-    scores, share = noisy_scores(2)
-    by_lag = -share.lag + 0 * scores
-    assert rank_correlation(by_lag, share, ("lag",)) == pytest.approx(0)
-    np.testing.assert_allclose(rank_correlation(by_lag, -share.lag + 0 * share), 1)
-    assert np.isnan(rank_correlation(scores, 0 * share)).all()
-    infinite = scores.where(share > 0.5, -np.inf)
-    low = scores.where(share > 0.5, -99.0)
-    np.testing.assert_array_equal(rank_correlation(infinite, share), rank_correlation(low, share))
-    without_one = scores.where(scores != scores[0].max())
-    correlations = rank_correlation(without_one, share, ("lag",))
-    assert np.isnan(correlations).tolist() == [True, False, False]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slope", [0, 0.7])
-def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
-    """Over 3000 experiments with Gaussian numbers, whose rank correlation is known; a perfect one
-    has no interval."""
-    x, noise = np.random.default_rng(13).normal(size=(2, 3000, 5))
-    y = slope * x + np.sqrt(1 - slope**2) * noise
-    ranks_of_x = stats.rankdata(x, axis=-1) - 3
-    ranks_of_y = stats.rankdata(y, axis=-1) - 3
-    correlations = (ranks_of_x * ranks_of_y).sum(-1) / 10
-    truth = 6 / np.pi * np.arcsin(slope / 2)
-    n_covered = 0
-    for correlation in correlations:
-        if abs(correlation) < 1 - 1e-9:
-            low, high = correlation_interval(correlation, 5)
-            n_covered += low <= truth <= high
-    assert 0.88 < n_covered / len(correlations) < 0.995
-
-
 @pytest.mark.parametrize("within", [["lag"], ["model", "lag"], ["model", "seed"]])
 def test_rows_of_a_table_agree_as_a_grid_does(within):
     """With ties, infinite responses, and a score that says nothing; each seed is left out once."""
@@ -110,21 +75,3 @@ def test_rows_of_a_table_agree_as_a_grid_does(within):
     half_width[1] = 0 if "lag" in within else half_width[1]
     np.testing.assert_allclose(np.nan_to_num(interval.high - interval.value), half_width)
     np.testing.assert_allclose(np.nan_to_num(interval.value - interval.low), half_width)
-
-
-def test_intervals_over_seeds_of_one_stratum_cover_the_mean_over_such_seeds():
-    """Rows of a seed agree well, and seeds have levels of their own. A bootstrap, which puts a seed
-    twice into a stratum, covered 65 to 80 %."""
-    rng = np.random.default_rng(11)
-    lags = np.tile(np.arange(5.0), (6, 6, 1))  # by stratum and seed
-    stratum, seed, _ = np.indices(lags.shape)
-    table = pd.DataFrame({"stratum": stratum.ravel(), "seed": seed.ravel(), "x": lags.ravel()})
-    intervals = []
-    for _ in range(150):
-        level = 1.5 * rng.normal(size=(6, 6, 1))
-        response = 0.6 * lags + level + 0.2 * rng.normal(size=lags.shape)
-        rows = table.assign(y=response.ravel())
-        intervals.append(over_rows(rows, ["x"], "y", ["stratum"]))
-    mean = np.mean([one.value for one in intervals])
-    covered = np.mean([one.low <= mean <= one.high for one in intervals])
-    assert 0.91 < covered <= 1

@@ -65,26 +65,3 @@ def test_what_did_not_learn_bounds_the_growth_by_the_most_that_was_tried():
     most = np.log10(4096 / anchor)
     assert bound.loc[last, "growth"].to_numpy() == pytest.approx(np.full(6, most))
     assert bound.loc[~last, "growth"].equals(rows.loc[~last, "growth"])
-
-
-def test_a_search_begun_again_replaces_one_that_failed_and_only_if_it_found_a_number():
-    before = searches(0.0, seeds=[1, 2], unlearned=(0.5, 0.7)).drop(columns="envelope")
-    retried = before[before["high"].isna()].copy()
-    retried.loc[retried["gate"] == 0.5, "high"] = 64.0
-    found = anchored.searched_again(before, retried)
-    by_gate = found.groupby("gate")["high"]
-    assert by_gate.size().tolist() == [2] * len(dose.GATES)
-    assert by_gate.get_group(0.5).tolist() == [64.0, 64.0]
-    assert by_gate.get_group(0.7).isna().all()
-    assert by_gate.get_group(0.05).tolist() == [50.0, 50.0]
-
-
-def test_held_weights_are_compared_where_every_search_found_a_number():
-    learned = searches(0.0).assign(cell="ConstGate")
-    held = learned.assign(mixing=1.0, high=14.0 * learned["high"])
-    held.loc[(held["gate"] == 0.5) & (held["seed"] == 2), "high"] = np.nan
-    other = learned.assign(mixing=0.5, high=1.0)
-    found = anchored.held_over_learned(pd.concat([learned, held, other]))
-    assert sorted(found["gate"].unique()) == [gate for gate in dose.GATES if gate != 0.5]
-    assert len(found) == 5 * 6
-    assert np.exp(found["ratio"].to_numpy()) == pytest.approx(np.full(30, 14.0))

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
@@ -168,8 +168,7 @@ def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
     return law.logpdf(z) - law.logpdf(z + 2 * shift)
 
 
-@pytest.mark.parametrize("alpha", [1.2, 1.8])
-@pytest.mark.parametrize("shift", [0.2, 1.5])
+@pytest.mark.parametrize(("alpha", "shift"), [(1.2, 1.5), (1.8, 0.2)])
 def test_two_and_three_sequences_by_enumeration(alpha, shift):
     of_one = log_ratios(alpha, shift, 1500)
     of_two = of_one[:, None] + of_one
@@ -188,7 +187,7 @@ def sums_of_three(ratios):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5), (1.6, 1.5)])
+@pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5)])
 def test_error_of_two_sequences_by_a_double_integral(alpha, shift):
     """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller
     is an interval between two roots."""
@@ -211,14 +210,12 @@ def test_error_of_two_sequences_by_a_double_integral(alpha, shift):
         return float(x * (law.pdf(x - shift) * outweighed + law.pdf(-x - shift) * (1 - outweighs)))
 
     ends = [-30, math.log(shift), peak, peak + 40 / alpha]
-    how = {"epsabs": 1e-12, "epsrel": 1e-9, "limit": 200}
+    how = {"epsabs": 1e-11, "epsrel": 1e-8, "limit": 200}
     expected = sum(integrate.quad(wrong, *piece, **how)[0] for piece in pairwise(ends))
     assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx(expected, rel=3e-7)
 
 
-@pytest.mark.parametrize(
-    ("alpha", "shift"), [(1.5, 1.5), (1.99, 1e6), (1.9999, 1e3), (1.9999, 1e6), (1.999999, 50)]
-)
+@pytest.mark.parametrize(("alpha", "shift"), [(1.5, 1.5), (1.99, 1e6), (1.9999, 1e3)])
 def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
     """Where a Gaussian's bell has a thin tail, the swings of Fourier's integral cancel to 1e-5."""
     law = SymmetricStable(alpha)
@@ -249,6 +246,7 @@ def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
     assert found == pytest.approx(expected, rel=2e-3, abs=0)
 
 
+@settings(max_examples=10)
 @given(
     alpha=alphas,
     shift=st.floats(-3, 0.6).map(lambda log_shift: 10**log_shift),
@@ -291,8 +289,7 @@ def test_information_of_an_odd_number_of_sequences_where_its_characteristic_func
     assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
 
 
-@pytest.mark.parametrize("alpha", [1.3, 1.8, 2.0])
-@pytest.mark.parametrize(("n", "shift"), [(6, 0.7), (31, 0.2)])
+@pytest.mark.parametrize(("alpha", "n", "shift"), [(1.3, 31, 0.2), (2.0, 6, 0.7)])
 def test_errors_are_those_of_simulated_tests(alpha, n, shift):
     trials = 20_000
     rng = np.random.default_rng([n, int(10 * alpha)])
@@ -304,19 +301,6 @@ def test_errors_are_those_of_simulated_tests(alpha, n, shift):
         least, most = stats.binom.ppf([0.0005, 0.9995], trials, error)
         n_wrong = (statistic < 0).sum()
         assert least <= n_wrong <= most, detector
-
-
-@pytest.mark.parametrize("detector", EXACT_DETECTORS)
-@pytest.mark.parametrize("alpha", [1.5, 2.0])
-def test_errors_at_their_ends(detector, alpha):
-    none = detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, detector)
-    np.testing.assert_allclose(none, 0.5, rtol=1e-15)
-    np.testing.assert_allclose(detection_error(9, 1e-150, 1.0, alpha, detector), 0.5, rtol=1e-15)
-    far = detection_error(2, [1e2, 1e6 - 0.5, 1e6, 1e6 + 0.5, 1e150], 1.0, alpha, detector)
-    assert (np.diff(far) <= 0).all()
-    if detector == "likelihood" and alpha < 2:
-        assert far[1] > far[2] == far[3]  # bounded by the error at a million scales
-    assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, detector).shape == (3, 2)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2.0])
@@ -359,24 +343,7 @@ def test_exponents_of_the_exact_numbers():
 # The ends of what a float can hold
 
 
-@pytest.mark.parametrize("u", [0.1, 1.0, 5.0])
-def test_median_test_of_very_many_values_errs_as_the_central_limit_says(u):
-    density = SymmetricStable(1.5).pdf(0.0)
-    for count in (1e11, 1e13, 1e16, 1e30, 1e150):
-        shift = u / (2 * density * math.sqrt(count))
-        found = detection_error(2 * math.floor(count / 2), shift, 1.0, 1.5, "median")
-        assert found == pytest.approx(stats.norm.sf(u), rel=1e-9)
-
-
-@pytest.mark.parametrize("detector", ["likelihood", "median"])
-def test_numbers_at_tiny_shifts_go_as_the_inverse_square(detector):
-    near = least_sequences(1e-8, 1.0, 1.5, detector=detector)
-    for shift in (1e-20, 1e-99, 1e-101, 1e-150):
-        found = least_sequences(shift, 1.0, 1.5, detector=detector)
-        assert found * shift * shift == pytest.approx(near * 1e-16, rel=1e-6)
-
-
-@pytest.mark.parametrize("together", [1e-6, 1e-3, 0.3, 3.0])
+@pytest.mark.parametrize("together", [1e-6, 0.3])
 def test_of_tiny_shifts_only_their_square_times_the_number_counts(together):
     counts = [1e16, 1e100, 1e150]  # whole
     shifts = [together / math.sqrt(n) for n in counts]
@@ -418,43 +385,3 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
     # KL = (Δ/σ)²
     needed = 4 * (0.75 * math.log(3) - LOG_2) / np.square([0.3, 5e-4])
     np.testing.assert_allclose(necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25), needed)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sample_complexity(-1.0, 1, 1, 1.5), r"envelope = .*: must be 0 or above"),
-        (lambda: sample_complexity(1, 1, [1, 0], 1.5), r"scale contains 0\.0: .* above 0"),
-        (lambda: detection_threshold([2, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),
-        (lambda: kl_divergence(-1, 1.5), "shift = .*: must be 0 or above"),
-        (lambda: kl_divergence(1, 1.5, 1, [2, 2.5]), r"n_sequences contains 2\.5: .*whole"),
-        (
-            lambda: kl_divergence(1e200, 1.5, 1e-200),
-            r"shift/scale = inf: must be 0, or from 1e-150",
-        ),
-        (lambda: detection_error(1, 1e-160, 1, 1.5), r"shift/scale = 1e-160: must be 0, or from"),
-        (lambda: kl_divergence(1, 1.5, 1, 1e151), r"n_sequences = 1e\+151: .* from 1 to 1e\+150"),
-        (
-            lambda: kl_divergence(1e150, 1.5, 1, 1e150, "mean"),
-            r"shift = .*: must be of a size up to",
-        ),
-        (lambda: sample_complexity(1, 1e200, 1e-200, 1.5), r"scale/alignment = 0\.0: .* a float"),
-        (lambda: detection_error([0, 1], 1, 1, 1.5), r"n_sequences contains 0\.0"),
-        (lambda: binary_entropy([0.5, 1.5]), r"probability contains 1\.5"),
-        (lambda: fano_error([0.1, -0.1]), r"information contains -0\.1"),
-        (lambda: hellman_raviv_error([0.1, 0.7]), r"information contains 0\.7"),
-        (lambda: hellman_raviv_error([0.1, -0.1]), r"information contains -0\.1"),
-        (lambda: rate_exponent(1.0), r"alpha = 1\.0: .*\(1, 2\]"),
-        (lambda: rate_exponent(2.5), r"alpha = 2\.5: .*\(1, 2\]"),
-        (lambda: sample_complexity(1, 1, 1, 1.5, 0.0), r"error = 0\.0: .*\[1e-150, 0\.5\)"),
-        (lambda: binary_entropy([0.5, -0.5]), r"probability contains -0\.5"),
-        (
-            lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5),
-            r"shift, scale, n_sequences of shapes \(3,\), \(\), \(2,\): must broadcast",
-        ),
-        (lambda: sample_complexity([1, 2], [1, 1, 1], 1, 1.5), "envelope, .* must broadcast"),
-    ],
-)
-def test_what_does_not_fit_together_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

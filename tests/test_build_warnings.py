@@ -3,16 +3,9 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
-import ledger
-import nbformat
 import pytest
-from docutils import nodes
 
-from book.claims import Claims
-from book.claims.ledger import MIME
 from tests.built_book import ROOT
 
 PAGE = """---
@@ -72,41 +65,3 @@ def test_a_build_says_file_and_line_and_writes_settings_of_the_code(tmp_path):
     assert re.search(r"notebooks/mine.md:\d+: WARNING: stderr was found", said)
     html = (tmp_path / "_build" / "notebooks" / "mine.html").read_text()
     assert "at α = 1.6, not" in html
-
-
-def test_what_is_measured_of_an_unknown_claim_is_said_and_ends_no_build(monkeypatch):
-    data = {MIME: {"id": "mean-of-drawz", "measured": [], "facts": {}}}
-    output = nbformat.v4.new_output("display_data", data)
-    cell = nbformat.v4.new_code_cell('judge("mean-of-drawz")', outputs=[output])
-    said = []
-    monkeypatch.setattr(ledger, "notebooks", lambda env: {"notebooks/mine": Path("mine.md")})
-    monkeypatch.setattr(ledger.executed, "find", lambda path: SimpleNamespace(cells=[cell]))
-    monkeypatch.setattr(
-        ledger.log, "warning", lambda words, *values, **_: said.append(words % values)
-    )
-    ledger.measure(None, SimpleNamespace(notebook_keys={"notebooks/mine": "key"}))
-    assert said[0] == ("claim 'mean-of-drawz' is measured here, and no file in book/claims has it")
-
-
-def test_a_cell_of_an_unknown_claim_gets_no_link():
-    source = 'judge("mean-of-drawz")'
-    cell = nodes.container("", nodes.literal_block(source, source), classes=["tag_claim"])
-    app = SimpleNamespace(env=SimpleNamespace(outcomes={}))
-    ledger.fill_in(app, nodes.section("", cell), "notebooks/mine")
-    assert cell["ids"] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('paper = "ours"\n', "KeyError('kind')"),
-        ('paper = "ours"\nkind = simulation\n', "Invalid value (at line 2, column 8)"),
-        ('paper = "ours"\nkind = "simulation"\n[mine]\nsays = "x"\n', "Field required"),
-    ],
-)
-def test_a_file_of_claims_that_cannot_be_read_is_named(tmp_path, text, words):
-    path = tmp_path / "16_mine.toml"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=re.escape(words)) as raised:
-        Claims(path)
-    assert str(raised.value).startswith(f"{path}: ")

@@ -28,17 +28,6 @@ def test_with_one_statistic_only_the_envelope_tells_cells_apart(small_run):
     xr.testing.assert_equal(replaced.envelope, small_run.envelope)
 
 
-def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
-    f = small_run.envelope.isel(lag=0)
-    n_seeds = f.seed.size
-    kept = f.where(f.seed != f.seed[0])
-    reading = by_network.ranged(kept, kept.isel(seed=[1]))
-    assert reading.low == kept.min()
-    assert reading.high == kept.max()
-    assert reading.n == n_seeds - 1
-    assert reading.covers == 1 - 2.0 ** (2 - n_seeds)
-
-
 def test_learned_share_is_taken_at_the_tasks_lags(small_run):
     task = Config.named("smoke").task
     lags = list(task.lags)
@@ -66,22 +55,6 @@ def test_share_is_taken_at_the_tasks_own_delay():
     np.testing.assert_allclose(learned, share)
 
 
-def test_width_counts_decades_between_quantiles():
-    """Without unit or order; what has no time scale has no part."""
-    tau = np.geomspace(0.3, 30, 101)
-
-    def width(spectrum):
-        return float(by_network.width(xr.DataArray(np.asarray(spectrum, float), dims="unit")))
-
-    assert width(tau) == pytest.approx(1.6)
-    assert width(7 * tau[::-1]) == pytest.approx(1.6)
-    assert width([*tau, np.nan, np.nan]) == pytest.approx(1.6)
-    assert width(np.full(9, 2.5)) == pytest.approx(0)
-    assert width([1, 2, 3, 4, np.inf, np.inf]) == np.inf
-    quantile = by_network.quantile(xr.DataArray(tau, dims="unit"), 0.9)
-    assert float(quantile) == pytest.approx(0.3 * 100**0.9)
-
-
 def of_three_seeds(values):
     return xr.DataArray(values, dims=("model", "seed"), coords={"seed": [1, 2, 3]})
 
@@ -104,35 +77,3 @@ def test_what_has_no_sign_gets_it_on_the_logarithmic_scale():
     ends = scipy_stats.ttest_1samp([-25, -24, -23], 0).confidence_interval()
     assert np.log10(reading.low) == pytest.approx(ends.low)
     assert np.log10(reading.high) == pytest.approx(ends.high)
-
-
-def test_a_networks_absence_is_no_number_and_two_seeds_are_too_few():
-    values = of_three_seeds([[1.0, 2.0, 3.0], [np.nan, np.nan, np.nan]])
-    assert by_network.by_seed(values) == by_network.by_seed(values.isel(model=[0]))
-    with pytest.raises(ValueError, match="three seeds in each condition"):
-        by_network.by_seed(values.where(values.seed > 1))
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_with_five_seeds_or_more_the_range_decides_in_place_of_an_interval(signed):
-    values = np.random.default_rng(1).uniform(1, 2, (2, 6))
-    six = xr.DataArray(values, {"model": ["a", "b"], "seed": range(6)}, ("model", "seed"))
-    assert by_network.by_seed(six, signed=signed) == by_network.ranged(six)
-    four = by_network.by_seed(six.isel(seed=range(4)), signed=signed)
-    assert four.cases is None
-    assert four.high - four.low > np.ptp(values[:, :4])
-    unlike = by_network.by_seed(six.where(six.seed < 4), six, signed=signed)
-    assert unlike.cases is None  # one condition with four seeds
-
-
-def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their_own():
-    six = xr.DataArray([[-0.3, -0.31, -0.36, -0.37, -0.33, -0.34]], dims=("run", "seed"))
-    three = of_three_seeds([[-0.32, -0.33, -0.30]])
-    reading = by_network.by_seed(six, three, signed=True)
-    of_six = scipy_stats.ttest_1samp(np.ravel(six), 0).confidence_interval()
-    of_three = scipy_stats.ttest_1samp(np.ravel(three), 0).confidence_interval()
-    assert reading.low == pytest.approx(min(of_six.low, of_three.low))
-    assert reading.high == pytest.approx(max(of_six.high, of_three.high))
-    assert reading.n == 3
-    assert reading.covers == 0.95
-    assert reading.cases is None

@@ -4,13 +4,9 @@ import csv
 import importlib
 import json
 import math
-from types import SimpleNamespace
 
 import nbformat
 import pytest
-from docutils import nodes
-from docutils.utils import new_document
-from ledger import ClaimRole, badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 
 from book import claims
@@ -116,18 +112,6 @@ def test_a_cell_gives_numbers_which_the_ledger_gathers_and_judges(tmp_path, monk
     assert (row["verdict"], row["n"], row["low"]) == (Verdict.PART, "5", "1.0")
 
 
-def test_numbers_that_do_not_fit_a_claim_and_a_damaged_ledger_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="name = 'nonsense': must be one of"):
-        SIX.judge("nonsense", exactly(0))
-    with pytest.raises(ValueError, match="2, one for each reading"):
-        SIX.judge(NAME, exactly(0))
-    with pytest.raises(FileNotFoundError, match="make book"):
-        ledger.read(tmp_path / "ledger.json")
-    (tmp_path / "ledger.json").write_text('[{"id": "nonsense"}]')
-    with pytest.raises(ValueError, match="not a ledger"):
-        ledger.read(tmp_path / "ledger.json")
-
-
 def test_the_numbers_in_a_claims_words_are_computed():
     words = {
         "counterexample": "Here it is {0}, at most {0.high:.1f}, there {far:.2g}.",
@@ -141,20 +125,6 @@ def test_the_numbers_in_a_claims_words_are_computed():
     assert "75%" in outcome.why
 
 
-def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
-    one = claim(reading(quantity="of all"), reading(when="for some", quantity="of some"))
-    assert reading_with("of all", one) == 0
-    assert reading_with("for some", one) == 1
-    assert reading_with("", claim()) == 0
-    longer = claim(reading(quantity="of all"), reading(when="late", quantity="of all, late"))
-    assert reading_with("of all", longer) == 0
-    for words in ("", "of none"):
-        with pytest.raises(ValueError, match="readings have these words"):
-            reading_with(words, one)
-    with pytest.raises(ValueError, match="no such claim"):
-        reading_with("of all", None)
-
-
 def test_a_reading_prints_its_number_in_its_unit_with_its_bracket():
     cells = Reading.model_validate(reading(unit="share", bracket="range", over="cells"))
     assert cells.printed(over([0.2, 0.3, 0.4, 0.3], units=2)) == "30 % (range 20–40 %, four cells)"
@@ -163,13 +133,6 @@ def test_a_reading_prints_its_number_in_its_unit_with_its_bracket():
     cases = Reading.model_validate(reading(unit="cases", at_most=0.05))
     assert cases.printed(share(17, 27), "prose") == "17 of 27 (63 %)"
     assert cases.rule == "≤ 5 %"
-    failures = Reading.model_validate(reading(unit="cases", times=0.2, at_most=1))
-    assert failures.printed(estimate(0, (0, 0.842), n=20)) == "0 of 20 (at most 17 %)"
-    assert failures.rule == "≤ 20 %"
-    rounding = Reading.model_validate(reading(unit="rounding", at_most=1e-10))
-    assert rounding.printed(exactly(2.7e-15), "prose") == "to rounding"
-    assert rounding.rule == "≤ 10⁻¹⁰"
-    assert Reading(quantity="q", unit="number", at_least=-1e-8).rule == "≥ −10⁻⁸"
     power = Reading.model_validate(reading(unit="exponent", bracket="range", over="rows"))
     found = over([-0.65, -0.05, 0.23], units=6)
     assert power.printed(found, "thousandfold fall") == "0.20 to 89 times (three rows)"
@@ -186,91 +149,3 @@ def test_claims_can_fail_and_name_code_that_exists():
         for path in one.code:
             module, _, attribute = path.rpartition(".")
             assert hasattr(importlib.import_module(module), attribute), path
-
-
-def test_a_number_is_filled_in_as_its_reading_prints_it():
-    numbers = over([-3.0, 4, 5], units=5), over([1.0, 2, 6], units=5)
-    outcomes = {NAME: ledger.Outcome(SIX[NAME], numbers)}
-    page = new_document("page")
-    page.extend([measured(claim=NAME, reading=1, form=form) for form in ("prose", "value")])
-    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
-    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes=outcomes), builder=builder), page, "page")
-    texts = [node.astext() for node in page]
-    assert texts == [SIX[NAME].readings[1].printed(numbers[1], form) for form in ("prose", "value")]
-    assert texts[1] == "2"
-
-
-def test_a_claim_whose_cell_failed_leaves_its_page_readable():
-    page, name = new_document("page"), next(iter(REGISTRY))
-    page.extend([badge(claims=[name]), measured(claim=name, reading=0)])
-    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
-    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes={}), builder=builder), page, "page")
-    assert [node.astext() for node in page] == ["not measured"] * 2
-
-
-def claim_role(text, places):
-    """Read a badge on a page, where some claims have their badges already."""
-    said = []
-    reporter = SimpleNamespace(error=lambda words, line: said.append(words))
-    env = SimpleNamespace(docname="page", claim_places=dict(places))
-    role = ClaimRole()
-    settings = SimpleNamespace(env=env)
-    role.inliner = SimpleNamespace(document=SimpleNamespace(settings=settings), reporter=reporter)
-    role.lineno, role.text = 1, text
-    return role.run()[0], said
-
-
-def test_a_claim_has_one_badge_and_a_badge_claims_that_exist():
-    first, second = list(REGISTRY)[:2]
-    for text, places, wrong in (
-        (f"{first}, {second}", {second: "other"}, f"{second!r}: it has a badge in other already"),
-        (first, {first: "page"}, f"{first!r}: it has a badge in page already"),
-        (f"{first}, {first}", {}, f"{first!r}: it has a badge in page already"),
-        (f"{first}, secnd", {}, "'secnd': there is none of that name"),
-        (f"{first},", {}, "'': there is none of that name"),
-    ):
-        assert claim_role(text, places) == ([], [f"claim {wrong}"])
-
-
-def page_with_badges(outcomes, *badges):
-    """Fill in a page whose first list item holds a paragraph with badges."""
-    page = new_document("page")
-    paragraph = nodes.paragraph("", "", *(badge(claims=list(names)) for names in badges))
-    page += nodes.bullet_list("", nodes.list_item("", paragraph), nodes.list_item())
-    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
-    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes=outcomes), builder=builder), page, "page")
-    return page[0][0]
-
-
-def judged(*decided):
-    """Outcomes of the first claims with one reading that bounds from above, by name: whether each
-    holds, or None for open."""
-    numbers = {
-        True: lambda bound: exactly(bound),
-        False: lambda bound: exactly(bound + 1),
-        None: lambda bound: estimate(bound, (bound - 1, bound + 1), n=9),
-    }
-    found = {}
-    for name, one in REGISTRY.items():
-        [*others, last] = one.readings
-        if len(found) < len(decided) and not others and last.at_most is not None:
-            measured_number = numbers[decided[len(found)]](last.at_most)
-            found[name] = ledger.Outcome(one, (measured_number,), chapter="page")
-    return found
-
-
-def test_a_badge_says_the_verdict_of_its_claims_or_how_many_have_which():
-    for decided, words, style in (
-        ([True, True], "✓ holds", "claim-holds"),
-        ([None, None, None], "○ open", "claim-open"),
-        ([True, None, True], "2 hold · 1 open", "claim-several"),
-        ([False, True], "1 holds · 1 refuted", "claim-several"),
-        ([None, False, None, True], "1 holds · 1 refuted · 2 open", "claim-several"),
-    ):
-        outcomes = judged(*decided)
-        paragraph, _ = page_with_badges(outcomes, outcomes)
-        [link] = paragraph.findall(nodes.reference)
-        # the names are part of the text, which is heard and not seen
-        assert link.astext() == f"{words}: {', '.join(outcomes)}"
-        assert link[-1]["classes"] == ["visually-hidden"]
-        assert link["classes"] == ["claim", style]

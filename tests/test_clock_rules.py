@@ -79,15 +79,6 @@ def test_exponents_of_made_up_data_are_found(data, steps):
         assert rows[0].r2_envelope > 0.9
 
 
-@pytest.mark.parametrize("by_data", [0.0, -0.3])
-def test_the_slope_in_the_data_is_found_within_conditions(by_data):
-    trained = made_up(by_data=by_data, spread=0.1)
-    found = clock_rules.responses(trained)
-    slope = clock_rules.steps_by_data(trained, found)
-    assert slope.value == pytest.approx(by_data, abs=0.03)
-    assert slope.low <= slope.value <= slope.high
-
-
 def row(**changed):
     near = Interval(0.0, -0.05, 0.05)
     usual = clock_rules.ClockRow(
@@ -102,13 +93,9 @@ def row(**changed):
         ({}, "supported"),
         ({"sequences": Interval(-0.08, -0.12, -0.04)}, "undecided"),
         ({"sequences": Interval(-0.3, -0.4, -0.2)}, "refuted"),
-        ({"sequences": Interval(0.3, 0.2, 0.4)}, "refuted"),
-        ({"steps": Interval(-0.12, -0.2, -0.04)}, "undecided"),
         ({"steps": Interval(0.0, -0.05, 0.05)}, "refuted"),
         ({"steps": Interval(0.0, -0.05, 0.05), "cell": "ConstGate"}, "supported"),
         ({"r2_envelope": 0.85}, "undecided"),
-        ({"r2_write": 0.97}, "undecided"),
-        ({"by_data": Interval(-0.25, -0.3, -0.15)}, "undecided"),
         ({"by_data": Interval(-0.4, -0.5, -0.3)}, "refuted"),
     ],
 )
@@ -137,9 +124,3 @@ def test_mobility_compares_arms_over_the_same_seeds():
     alike = [made_up(arm, 0.0, **varied) for arm in clock.ARMS]
     none = clock_rules.mobility(pd.concat(alike), start[start["cell"] == "ConstGate"])
     assert none.verdict() == "refuted"
-
-
-def test_a_start_that_was_not_measured_is_refused():
-    found = clock_rules.responses(made_up())
-    with pytest.raises(ValueError, match="lacks the envelope"):
-        clock_rules.with_envelope(found, starts().query("seed > 11"))

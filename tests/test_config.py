@@ -64,24 +64,6 @@ def test_a_base_is_looked_for_beside_the_file_that_names_it(tmp_path, monkeypatc
     assert Config.named(str(tmp_path / "absolute.toml")) == right
 
 
-def test_bases_that_go_round_are_named(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "self.toml").write_text("base = 'sub/../self.toml'")
-    with pytest.raises(
-        ValueError, match=r"^base = .*self\.toml': must not lead .*self\.toml → .*self"
-    ):
-        Config.named(str(tmp_path / "self.toml"))
-    (tmp_path / "a.toml").write_text("base = 'sub/b.toml'")
-    (tmp_path / "sub" / "b.toml").write_text("base = '../a.toml'")
-    with pytest.raises(ValueError, match=r"a\.toml → .*b\.toml → .*a\.toml"):
-        Config.named(str(tmp_path / "a.toml"))
-
-
-def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
-    (path := tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbfbase = 'smoke'\r\nseeds = [7]\r\n")
-    assert Config.named(str(path)) == SMOKE.replace(seeds=[7])
-
-
 class LaterTraining(TrainingSettings):
     """Settings that have got one more."""
 
@@ -123,18 +105,9 @@ def test_no_axis_may_have_a_name_that_a_result_has(small_member):
     assert everything | {"model", "seed", "final_loss", "still_falling"} == always.union(
         config._IN_MEASURED_RESULTS.split()
     )
-    variants = [{"label": 1, "changes": {}}]
-    plain, watched = SMOKE.replace(measured=False), {"training": {"snapshots": [0]}}
     for name in everything:
         with pytest.raises(ValidationError, match=rf"axes = '{name}': must be named otherwise"):
-            SMOKE.replace(**watched, axes={name: variants})
-        if name not in always:
-            assert list(plain.replace(axes={name: variants}).axes) == [name]
-    measured_at_a_point = [*variants, {"label": 2, "changes": {"measured": True}}]
-    with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
-        plain.replace(axes={"lag": measured_at_a_point})
-    with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
-        plain.replace(axes={"snapshot": [{"label": 1, "changes": watched}]})
+            SMOKE.replace(training={"snapshots": [0]}, axes={name: [{"label": 1, "changes": {}}]})
 
 
 @pytest.fixture(scope="module")
@@ -162,96 +135,25 @@ def axis(*changes):
     return {"axes": {"a": [{"label": 1, "changes": one} for one in changes]}}
 
 
-WRONG = {  # values of a setting, none of which is taken
-    "task": {"lenght": [16], "lags": [[4, 4], [0, 4]], "noise": [float("nan"), float("inf"), -1]},
-    "network": {"gate_init": [0.0, 1.0], "hidden_size": [0, 1.0, "3"]},
-    "training": {"steps": [-1], "learning_rate": [0.0], "snapshots": [[5, 5], [-1, 5]]},
-    "diagnostics": {
-        "sequences": [31],
-        "error": [0.0, 0.5],
-        "budgets": [[64, 8], [0, 1]],
-        "orders": [["exact", "exact"], []],
-    },
-}
-
-
-@pytest.mark.parametrize(("section", "setting"), [(a, b) for a, of in WRONG.items() for b in of])
-def test_wrong_values_are_refused_by_name(section, setting):
-    for value in WRONG[section][setting]:
-        with pytest.raises(ValidationError, match=rf"\n{section}\.{setting}\b"):
-            SMOKE.replace(**{section: {setting: value}})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"task": {"length": 8}}, "diagnostics.lags = (1, 2, 3, 4, 6, 8): must be below the leng"),
-        ({"task": {"lags": [1, 16]}}, "task.lags = (1, 16): must be below the length of 16"),
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
         ({"training": {"snapshots": [0, 31]}}, "= (0, 31): must be at most 30, the steps"),
         ({"diagnostics": {"ends": 9}}, "ends = 9: must be at most 8, behind the longest lag"),
         ({"task": {"coefficients": [1.0]}}, "coefficients = (1.0,): must be one for each of 2"),
         ({"seeds": [1, 1]}, "anything twice"),
-        ({"seeds": []}, "at least 1 item"),
-        ({"seeds": [-1]}, "seeds.0\n  Input should be greater than or equal to 0"),
-        ({"seeds": [2**63]}, f"seeds.0\n  Input should be less than {2**63}"),
         ({"name": "../up"}, "should match pattern"),
-        ({"name": "a\n"}, "should match pattern"),
-        ({"name": 300 * "x"}, "at most 100"),
-        ({"axes": {"a": []}}, "at least 1 item"),
-        ({"axes": {"a": [{"lable": 1, "changes": {}}]}}, "axes.a.0.lable\n  Extra inputs"),
-        ({"axes": {"a": [{"label": [1], "changes": {}}]}}, "axes.a.0.label"),
         (axis({}, {}), "axes.a = [1, 1]: must be labels of one kind, text or numbers, none twice"),
         ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = 'lag': must be named otherwi"),
         (axis({"task": {"lags": [5]}}), "coefficients = (0.8, 0.4): must be one for each of 1"),
-        (axis({"self": 3}), "self\n  Extra inputs"),
-        (
-            axis({"name": "b"}),
-            "axes.a.changes = {'name': 'b'}: must be changes of a point's settings,",
-        ),
         (axis({"axes": {}, "seeds": [1]}), "not of axes, which all share"),
-        (axis({"description": "b"}), "not of description, which all share"),
         (differ({"directions": 1}), "diagnostics.directions = [1, 2]: must be the same at all"),
-        (
-            differ({"keep_numbers": True, "sequences": 32}, {"keep_numbers": True}),
-            "diagnostics.sequences = [32, 80]: must be the same at all points",
-        ),
-        (differ({"orders": ["exact"]}), "must be the same at all points"),
-        *(
-            (labels(*given), "labels of one kind, text or numbers, none twice")
-            for given in ((1, "1"), ("x", 0.5), (2**63,), (1, -(2**63) - 1), (2**53 + 1, 2.0**53))
-        ),
         (labels(1, 1.0), "none twice, that an array holds exactly"),
         (labels("a\0"), "labels of one kind"),
-        (labels("a\0b"), "labels of one kind"),
-        (labels(True), "axes.a.0.label"),
-        (labels(float("nan")), "axes.a.0.label"),
-        (labels(1, axis="a/b"), "axes = 'a/b': must be a name of letters, digits and _"),
-        (labels(1, axis=""), "axes = '': must be a name"),
-        ({"description": "ends\0early"}, "description"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
     with pytest.raises(ValidationError, match=re.escape(message)):
         SMOKE.replace(**changes)
-
-
-@pytest.mark.parametrize("base", ["5", '""', "' '", "true", "['smoke']", "1.5", "{a = 1}"])
-def test_a_base_that_is_no_name_is_refused_by_name(tmp_path, base):
-    (path := tmp_path / "mine.toml").write_text(f"base = {base}\nseeds = [7]")
-    with pytest.raises(ValueError, match=r"^base = .*: must be text, the name of a configuration"):
-        Config.named(str(path))
-
-
-def test_a_base_that_does_not_ship_is_named_as_the_base(tmp_path):
-    (path := tmp_path / "mine.toml").write_text("base = 'nosuch'")
-    with pytest.raises(ValueError, match=r"^base = 'nosuch': must be one of .*smoke"):
-        Config.named(str(path))
-
-
-def test_a_base_that_is_not_there_is_named_with_the_file_that_names_it(tmp_path):
-    (path := tmp_path / "mine.toml").write_text("base = 'gone.toml'")
-    with pytest.raises(
-        FileNotFoundError, match=r"^base = '.*gone\.toml': there is no such file .*mine"
-    ):
-        Config.named(str(path))

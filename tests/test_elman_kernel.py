@@ -109,16 +109,3 @@ def test_transported_network_is_remark_4():
     moves = np.column_stack([0.5 * np.sin(2 * w + 0.3), np.cos(u + 0.5) / 2**0.5])
     expected = initial.parameters + c * moves / 20**0.5
     np.testing.assert_allclose(transported(initial, maps(2)).parameters, expected, rtol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("recurrent", "words"),
-    [
-        (np.ones_like, r"norms of moves = \(1.0, 0.0\): must be within their bounds, \(0.5, 1.0\)"),
-        (lambda w: w[:2], r"recurrent\(…\).shape = \(2,\): must be"),
-    ],
-)
-def test_maps_that_break_their_word_are_refused(recurrent, words):
-    broken = TransportMaps(recurrent, np.zeros_like, 0.5, 1.0)
-    with pytest.raises(ValueError, match=words):
-        transport_target(broken, sequences(2, 3, 2, seed=0), alpha=0.5)

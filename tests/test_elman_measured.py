@@ -9,13 +9,11 @@ import pytest
 
 from book.chapters.elman_measured import (
     approximation_errors,
-    descents,
     needed,
     parts,
     study,
 )
 from lwcore.elman.bounds import Problem, theorem_1
-from lwcore.elman.descent import gradient_descent
 
 PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)
 
@@ -33,16 +31,6 @@ def test_targets_are_means_over_wide_networks(motion, dimension):
     assert found.max() < 6 * np.exp(case.problem.log_summand) / 100_000**0.5
     assert np.abs(case.targets).max() > 20 * found.max()
     assert case.target_error < 1e-7
-
-
-def test_descents_take_the_theorems_step_size_and_stay_in_the_ball():
-    case = study(PROBLEM, rng())
-    (run,), first = descents(case, 20, 9, 1, rng(3)), case.start(20, rng(3))
-    options = {"step_size": 1 / (3 * 3), "steps": 9, "radii": (0.4, 0.6)}
-    by_hand = gradient_descent(first, case.inputs, case.targets, **options)
-    assert run.risks == pytest.approx(by_hand.risks, rel=1e-12)
-    (free,) = descents(case, 20, 9, 1, rng(3), free=5.0)
-    assert free.input_moves.max() > 0.6
 
 
 @pytest.mark.parametrize("printed", [True, False])

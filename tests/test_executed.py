@@ -3,13 +3,11 @@ otherwise."""
 
 import os
 import shutil
-from pathlib import Path
 
 import executed
 import pytest
 
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n\n"
-FILES = Path("/proc/self/fd")  # what this process has open
 CODE = "```{{code-cell}} ipython3\n{}\n```\n"
 READS = """import sys
 sys.path.insert(0, "..")
@@ -69,18 +67,6 @@ def test_a_key_is_that_of_all_a_notebook_can_reach(checkout, monkeypatch, name, 
         assert executed.key(path) != before
     edit(checkout / name, old, new)
     assert (executed.key(path) == before) is same
-
-
-def test_a_folder_is_read_whole_but_for_what_python_compiles_beside_it(checkout):
-    path = checkout / "notebooks" / "one.md"
-    edit(path, 'open("../book/results/run.txt")', 'open(f"../book/results/{chr(114)}un.txt")')
-    before = executed.key(path)
-    compiled = checkout / "book" / "results" / "__pycache__" / "convert.cpython-311.pyc"
-    compiled.parent.mkdir()
-    compiled.write_bytes(b"")
-    assert executed.key(path) == before
-    edit(checkout / "book" / "results" / "other.txt", "8", "9")
-    assert executed.key(path) != before
 
 
 def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):

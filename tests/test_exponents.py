@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize, stats
 
 from book.chapters import dose
-from book.chapters.exponents import censored_fit, dose_exponent, dosed, seed_interval
+from book.chapters.exponents import censored_fit, dose_exponent, dosed
 
 
 def rows(*needed, response="sequences"):
@@ -84,20 +84,3 @@ def test_a_single_dose_inside_the_grid_gives_a_bound():
     two_inside = [20, 24, np.inf]
     interval = dose_exponent(rows(two_inside, two_inside), np.random.default_rng(0))
     assert np.isfinite(interval.low)
-
-
-def test_steps_are_a_response_too():
-    in_steps = rows([20, np.inf], response="steps")
-    assert in_steps.low.tolist() == [450, 2000]
-    assert in_steps.high.tolist() == pytest.approx([500, np.nan], nan_ok=True)
-    assert in_steps.log_envelope[0] == pytest.approx(math.log(32 * 0.95**20))
-
-
-@pytest.mark.parametrize("tail", [0.025, 0.025 / 3])
-def test_an_interval_of_gaussian_draws_is_students(tail):
-    """Draws of a mean over six seeds spread by √(5/6) of its standard error."""
-    quantiles = (np.arange(200_000) + 0.5) / 200_000
-    draws = np.sqrt(5 / 6) * stats.norm.ppf(quantiles)
-    found = seed_interval(np.concatenate([[0.0], draws]), 6, tail)
-    half_width = stats.t.ppf(1 - tail, 5)
-    assert found == pytest.approx((0, -half_width, half_width), abs=1e-3)

@@ -104,14 +104,6 @@ def test_transport_may_begin_at_a_later_end_point():
         carry_back(trace, delta, [1], 10)
 
 
-def test_lags_may_be_whole_numbers_of_any_type():
-    _, trace, delta, *_ = traced("GRU")
-    expected = lag_gradients(trace, delta, [0, 2])
-    for lags in ([0.0, 2.0], np.array([0, 2], np.int8), torch.tensor([0.0, 2.0])):
-        for name, of_lags in lag_gradients(trace, delta, lags).items():
-            close(of_lags, expected[name], atol=0)
-
-
 def test_directions_have_length_one_whatever_their_size():
     sizes = torch.tensor([[1.0], [1e-250], [0.0]], dtype=torch.float64)
     vectors = draw(3, 7) * sizes
@@ -169,18 +161,6 @@ def test_factorisation_is_exact_where_rates_and_alignments_are_independent():
     assert (gap.abs() > 1e-3).all()
 
 
-def test_independent_rates_of_both_signs_cancel_and_lose_what_eq_29_promises():
-    """E T = Σ_q |m_q| E μ, which is f m̄ only without negative rates."""
-    rates = draw(1, 1, 1, 3).expand(2000, 4, 1, 3) + 2 * draw(2000, 4, 1, 3, seed=2)
-    alignments = draw(2000, 4, 1, 3, seed=3) + torch.tensor([1.0, -2.0, 0.5])
-    means = torch.tensor([[1.0, 2.0, 0.5]], dtype=torch.float64)
-    sides = factorise(rates, alignments, torch.tensor([[1.0, -1.0, 1.0]], dtype=torch.float64))
-    by_neuron = means * rates.mean((0, 1))
-    assert sides.statistic.item() == pytest.approx(by_neuron.sum().item(), abs=0.15)
-    product = sides.envelope * sides.alignment
-    assert product.item() > sides.statistic.item() + 1
-
-
 @pytest.mark.parametrize("wrong", [7.0, 0.3, torch.nan])
 def test_signs_that_are_no_signs_are_refused(wrong):
     numbers = torch.ones(2, 3, 1, 4)
@@ -195,19 +175,9 @@ def test_what_does_not_belong_to_the_trace_is_refused():
     for wrong in (random_direction(make("ConstGate")), {}, direction | {"extra": moved}):
         with pytest.raises(ValueError, match=r"^direction = .* must be of the shapes of the"):
             immediate_sensitivity(trace, wrong)
-    with pytest.raises((TypeError, ValueError, RuntimeError), match="float"):
-        immediate_sensitivity(trace, {name: part.float() for name, part in direction.items()})
-    with pytest.raises(ValueError, match=r"^direction\['bias'\] = .* must be finite"):
-        immediate_sensitivity(trace, direction | {"bias": direction["bias"] * torch.nan})
-    for wrong in (delta[:1], delta[:, 1:], delta * torch.nan):
-        with pytest.raises(ValueError, match=r"^loss_gradients = "):
-            lag_gradients(trace, wrong)
     for lags in ([-1], [2, 2], [1.5], [3, 10]):
         with pytest.raises(ValueError, match=r"^lags = .* must be whole numbers from 0 to 9 that"):
             lag_gradients(trace, delta, lags)
-    for wrong in (moved[:1], moved[:, 1:], moved[..., 1:]):
-        with pytest.raises(ValueError, match=r"^sensitivity = "):
-            total_transport(trace, delta, wrong, [1, 4], [5])
     with pytest.raises(ValueError, match=r"^ends = \[3\]: must be from 4, the longest lag, to 9"):
         total_transport(trace, delta, moved, [1, 4], [3])
     with pytest.raises(ValueError, match=r"^rates = .* must be of at least one"):

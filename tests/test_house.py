@@ -1,22 +1,17 @@
 """The house around the package: its lock, what it imports, and that a notebook test can fail."""
 
-import hashlib
 import json
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import tomllib
 
-import executed
 import pytest
 import yaml
 
 from tests.built_book import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PAGES = [path for path in ROOT.glob("*/*.md") if "\nkernelspec:" in path.read_text()]
 LOCK = (ROOT / "constraints.txt").read_text().splitlines()
 
 
@@ -53,13 +48,6 @@ def test_importing_modules_one_by_one_loads_no_more_than_they_need(steps):
         assert not without & loaded, module
 
 
-def test_package_does_not_know_of_the_book():
-    """But for the command that measures claims, which says so where there is no checkout."""
-    outside = re.compile(r"^ *(?:from|import) (book|tests|benchmarks)\b", re.MULTILINE)
-    modules = (ROOT / "lwcore").rglob("*.py")
-    assert {path.name for path in modules if outside.search(path.read_text())} == {"cli.py"}
-
-
 def test_nothing_needs_the_network():
     with (
         pytest.raises(PermissionError, match="nothing may need the network"),
@@ -85,20 +73,9 @@ def test_conda_environment_carries_the_same_pins():
     assert conda[-1] == {"pip": ["-c constraints.txt", "-e .[book,test]"]}
 
 
-def test_what_is_kept_between_runs_is_kept_for_all_that_notebooks_reach():
-    workflow = (ROOT / ".github" / "workflows" / "book.yml").read_text()
-    keys = re.findall(r"hashFiles\((.*)\)", workflow)
-    assert len(keys) == workflow.count("actions/cache@")
-    reached = set().union(*map(executed.reach, PAGES))
-    for key in keys:
-        patterns = [pattern.replace("/**", "/**/*") for pattern in re.findall(r"'([^']+)'", key)]
-        files = set().union(*(ROOT.glob(pattern) for pattern in patterns))
-        assert {path.relative_to(ROOT).as_posix() for path in reached - files} == set()
-
-
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n"
 CELL = "\n```{code-cell} ipython3\n:tags: [nbval-check-output]\n\nSOURCE\n```\n"
-RECORDED = {  # what a cell that prints a third has on record, and whether it passes
+RECORDED = {  # what a cell has on record, and whether it passes; each prints a third
     "print(1 / 3)": ("0.3333333333\n", True),
     "print(2 / 6)": ("0.3333339999\n", True),  # digits beyond the fourth are masked
     "print(3 / 9)": ("0.3343333333\n", False),
@@ -106,20 +83,17 @@ RECORDED = {  # what a cell that prints a third has on record, and whether it pa
 }
 
 
-def source_hash(source):
-    """The key of a cell's record."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
 def test_notebook_is_compared_with_its_reference(tmp_path):
     """Under this project's collector: a cell passes as recorded, and fails with a wrong record,
     without one, or if it raises."""
     references = tmp_path / "tests" / "reference_outputs"
-    extensions = "book/_ext/executed.py", "book/_ext/forked_kernels.py"
     beside = "constraints.txt", "tests/reference_outputs/sanitize.cfg"
-    for name in ("conftest.py", *extensions, *beside):
+    for name in ("conftest.py", "book/_ext/executed.py", *beside):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+
+    # an ordinary kernel: these cells need no library that is worth to be forked with
+    (tmp_path / "book/_ext/forked_kernels.py").write_text("use_forked_kernels = print\n")
 
     def run(sources, *options):
         cells = "".join(CELL.replace("SOURCE", source) for source in sources)
@@ -130,26 +104,14 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
         return done.stdout, [end == "PASSED" for end in ends]
 
     assert run(RECORDED, "--refresh-references")[1] == [True] * 4
-    log = tmp_path / "_build" / "executions.jsonl"
-    assert len(log.read_text().splitlines()) == 1
     reference = json.loads((references / "one.json").read_text())
     for outputs, (text, _) in zip(reference.values(), RECORDED.values(), strict=True):
         assert outputs[0]["text"].startswith("0.333333")
         outputs[0]["text"] = text
     (references / "one.json").write_text(json.dumps(reference))
     assert run(RECORDED)[1] == [passes for _, passes in RECORDED.values()]
+    log = tmp_path / "_build" / "executions.jsonl"
     assert len(log.read_text().splitlines()) == 1, "the second run used what the first had executed"
-    edited = [source.replace("2 / 6", "2 / 7") for source in RECORDED]
-    output, passed = run(edited)
-    assert passed[1] is False
-    assert "stdout:\n@@ -1 +1 @@\n-0.3333\n+0.2857\n" in output
-    path = references / "one.json"
-    assert run(edited, "--refresh-references")[1] == [True] * 4
-    refreshed = path.read_text()
-    assert [source_hash(source) for source in edited] == list(json.loads(refreshed))
-    run(edited, "--refresh-references")
-    assert path.read_text() == refreshed
-    path.write_text(json.dumps(reference))
     warns = "import warnings; warnings.warn('too few')"
     output, passed = run([*RECORDED, "print(1.25)", warns, "1 / 0", "print(1 / 3)"])
     assert passed == [passes for _, passes in RECORDED.values()] + [False] * 4
@@ -157,13 +119,9 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
     for reason in (
         "book/one.md:19: this cell prints something else than is recorded",  # the fence's line
         "stdout:\n@@ -1 +1 @@\n-0.3343\n+0.3333\n",
-        f"If this change is meant, record it: {record}",
-        "book/one.md:31: what this cell prints is to be checked, and nothing is recorded",
-        f"To record it: {record}",
+        f"book/one.md:31: what this cell prints is to be checked, and nothing is recorded. To record it: {record}",
         "book/one.md:37: this cell warns, and a page may hold no warning:",
-        "UserWarning: too few",
         "book/one.md:43: this cell failed.",
-        "ZeroDivisionError",
         "book/one.md:49: this cell was not run: one above it failed",
     ):
         assert reason in output

@@ -17,7 +17,13 @@ from packaging.utils import canonicalize_name
 from lwcore import __version__
 from tests.built_book import ROOT
 
-THEORY = ["stable", "detection", "window", "stats", "elman", "signatures", "reals", "printing"]
+ASKS = """
+import lwcore
+from lwcore import detection, elman, printing, stable, stats, window
+print(hasattr(lwcore, "cells"), hasattr(lwcore, "stable"), detection.rate_exponent(2.0))
+help(lwcore)
+import lwcore.cells
+"""
 
 
 def requirements(name, wheel):
@@ -101,19 +107,12 @@ def installed(wheel, folder, names):
 
 @pytest.mark.slow
 def test_the_theory_works_with_its_own_dependencies_alone(wheel, tmp_path):
-    names = needed("lwcore", wheel) | needed("pytest", wheel)
+    names = needed("lwcore", wheel)
     assert not {"torch", "pandas", "numba", "xarray"} & names
     run = installed(wheel, tmp_path / "theory", names)
-    modules = [f"lwcore.{name}" for name in THEORY]
-    doctests = run("python", "-m", "pytest", "-q", "--doctest-modules", "--pyargs", *modules,
-                   "-o", "doctest_optionflags=NUMBER", "-p", "no:cacheprovider")  # fmt: skip
-    assert doctests.returncode == 0, doctests.stdout + doctests.stderr
-    assert "passed" in doctests.stdout
-    asks = "import lwcore; print(hasattr(lwcore, 'cells'), hasattr(lwcore, 'stable')); help(lwcore)"
-    asked = run("python", "-c", asks)
-    assert asked.stdout.startswith("False True\n"), asked.stdout + asked.stderr
-    assert asked.returncode == 0, asked.stderr
-    assert "No module named 'torch'" in run("python", "-c", "import lwcore.cells").stderr
+    asked = run("python", "-c", ASKS)
+    assert asked.stdout.startswith("False True 2.0\n"), asked.stdout + asked.stderr
+    assert "No module named 'torch'" in asked.stderr
 
 
 @pytest.mark.slow
@@ -129,9 +128,6 @@ def test_all_runs_a_configuration_without_a_checkout(wheel, tmp_path):
     done = run("lw", "run", "one.toml", "--directory", "results")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "all" / "elsewhere" / "results" / "smoke.nc").is_file()
-    shown = run("lw", "show", "results/smoke.nc")
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "smoke" in shown.stdout
 
 
 def test_wheel_ships_types_configurations_and_the_command(wheel):

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from numba.core.dispatcher import Dispatcher
 
 from lwcore.cells import kernels
 from tests.networks import CELLS, EVERY, draw, make
@@ -100,22 +99,6 @@ def test_what_the_way_back_cannot_do_is_refused(kind):
             parameter.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-
-
-def test_no_two_compiled_functions_share_a_name():
-    """Else a kernel may call what another process compiled for the other kernel."""
-    names = []
-    n_formulas = 0
-    for function in vars(kernels).values():
-        if not isinstance(function, Dispatcher):
-            continue
-        names.append(function.py_func.__qualname__)
-        if function.py_func.__closure__:  # a pass, which holds its formula
-            formula = function.py_func.__closure__[0].cell_contents
-            names.append(formula.py_func.__qualname__)
-            n_formulas += 1
-    assert n_formulas >= 12
-    assert len(set(names)) == len(names)
 
 
 @njit(**kernels.OPTIONS)

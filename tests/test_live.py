@@ -9,19 +9,6 @@ from sphinx.errors import ExtensionError
 from book import live
 
 
-def test_scripts_of_one_page_are_not_for_the_next_time():
-    builder = SimpleNamespace(_js_files=["theme.js"], _css_files=[])
-    registry = SimpleNamespace(js_files=["ours.js"], css_files=[])
-
-    def build():
-        builder._js_files.append("charts.js")
-        registry.js_files.append("charts.js")
-
-    live.write(SimpleNamespace(builder=builder, registry=registry, build=build))
-    assert builder._js_files == ["theme.js"]
-    assert registry.js_files == ["ours.js"]
-
-
 def test_files_that_change_appear_or_go_are_handed_on_once(tmp_path, monkeypatch):
     for name in ("book/claims/one.toml", "lwcore/one.py", "notebooks/one.md", "_config.yml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -58,28 +45,6 @@ def book(tmp_path, monkeypatch):
     monkeypatch.setattr(live, "write", write)
     monkeypatch.setattr(live.os, "execv", again)
     return live.Book()
-
-
-@pytest.mark.parametrize(
-    ("name", "starts_again"),
-    [
-        ("notebooks/16_mine.md", False),
-        ("book/_static/living_paper.css", False),
-        ("book/results/small.nc", False),
-        ("book/claims/16_mine.toml", True),
-        ("book/chapters/dose.py", True),
-        ("book/_toc.yml", True),
-        ("lwcore/configs/quick.toml", True),
-        ("_config.yml", True),
-    ],
-)
-def test_what_is_read_at_the_start_takes_a_new_start(book, name, starts_again):
-    if starts_again:
-        with pytest.raises(SystemExit):
-            book.change({name})
-    else:
-        book.change({name})
-        assert book.app.built == 2
 
 
 def test_a_build_that_fails_is_said_and_tried_again_from_the_start(book, capsys):

@@ -5,21 +5,13 @@ import xarray as xr
 
 from book.chapters.more_seeds import load_together
 from lwcore.experiment.config import Config, config_of
-from lwcore.results import load, save
-from tests.built_book import ROOT
-
-RESULTS = ROOT / "book" / "results"
+from lwcore.results import save
 
 
 @pytest.fixture(scope="module")
-def run():
-    return load(RESULTS / "quick.nc")
-
-
-@pytest.fixture(scope="module")
-def first(run, tmp_path_factory):
+def first(small_run, tmp_path_factory):
     """The first seed of a run, recorded as a run of its own."""
-    return stored(tmp_path_factory.mktemp("first"), run, run.seed.values[:1])
+    return stored(tmp_path_factory.mktemp("first"), small_run, small_run.seed.values[:1])
 
 
 def stored(folder, run, seeds, **changes):
@@ -31,14 +23,16 @@ def stored(folder, run, seeds, **changes):
     return path
 
 
-def test_parts_give_back_the_whole_run(run, first, tmp_path):
+def test_parts_give_back_the_whole_run(small_run, first, tmp_path):
+    run = small_run
     second = stored(tmp_path, run.drop_vars("loss"), run.seed.values[1:])
     together = load_together(first, second)
     xr.testing.assert_equal(together, run.drop_vars("loss"))
-    assert config_of(together).replace(name="quick") == config_of(run).replace(name="quick")
+    assert config_of(together).replace(name="smoke") == config_of(run).replace(name="smoke")
 
 
-def test_what_is_no_part_of_the_same_run_is_refused(run, first, tmp_path):
+def test_what_is_no_part_of_the_same_run_is_refused(small_run, first, tmp_path):
+    run = small_run
     others = run.seed.values[1:]
     with pytest.raises(ValueError, match="of one configuration"):
         load_together(first, stored(tmp_path, run, others, training={"learning_rate": 0.1}))

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from lwcore.network import Network, batch_indices
-from lwcore.signatures import ArgumentError
+from lwcore.network import Network
 from tests.networks import CELLS, draw, make
 
 
@@ -46,10 +45,3 @@ def test_memory_kept_for_the_backward_pass(kind):
     of_inputs = 3 + 1
     of_loss = 3  # a prediction, its error, a spread
     assert numbers_a_step <= of_neurons + of_inputs + of_loss
-
-
-def test_batches_that_cannot_be_drawn_are_refused():
-    with pytest.raises(ArgumentError, match="batch_size = 5: must be at most the 2 sequences"):
-        batch_indices(0, 0, 2, 5)
-    with pytest.raises(ArgumentError, match=r"seed = .*: must be .* below 2\^63"):
-        batch_indices(2**70, 0, 10, 2)

@@ -3,12 +3,11 @@
 import math
 import re
 
-import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lwcore.printing import Bracket, Numbers, Unit, consequence, printed
+from lwcore.printing import Bracket, Unit, printed
 
 RANGE = {"bracket": "range"}
 
@@ -19,82 +18,49 @@ RANGE = {"bracket": "range"}
         # a share is a percentage, whole; with a decimal only where small and well known
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE}, "26 % (range 19–30 %)"),
         ((0.0098, 0.009, 0.0106), {"unit": "share", "trials": 20_000}, "1.0 % [0.9, 1.1]"),
-        ((0.03, 0.001, 0.15), {"unit": "share", "trials": 300}, "3 % [0, 15]"),
         ((0.9999,), {"unit": "share"}, "over 99 %"),
-        ((0.033, 0.012, 0.055), {"unit": "points", **RANGE}, "3 points (range 1–6)"),
-        ((0.01,), {"unit": "points"}, "1 point"),
         # counts come first for few trials; nothing and all have a bound
         ((62 / 68, 0.82, 0.97), {"unit": "cases", "trials": 68}, "62 of 68 (91 % [82, 97])"),
         ((62 / 68,), {"unit": "cases", "trials": 68, "form": "prose"}, "62 of 68 (91 %)"),
-        ((0.375, 0.345, 0.406), {"unit": "cases", "trials": 1000}, "38 % [34, 41]"),
         ((0.0, 0.0, 0.16843), {"unit": "cases", "trials": 20}, "0 of 20 (at most 17 %)"),
         ((1.0, 0.9, 1.0), {"unit": "cases", "trials": 34}, "34 of 34 (at least 90 %)"),
-        ((0.0,), {"unit": "cases", "trials": 20}, "0 of 20"),
-        ((20.0,), {"unit": "hits", "trials": 25}, "20 of 25"),
         ((0.0, 0.0, 0.842), {"unit": "factor"}, "0 (at most 0.85)"),
-        ((0.0, 0.0, 0.121), {"unit": "share", **RANGE, "over": "cells"}, "0 % (at most 13 %, cells)"),
         # half the bracket has one digit, or two from a 1 on
         ((2.013, 1.402, 2.518), {"unit": "factor"}, "2.0 times [1.4, 2.5]"),
         ((1.0084, 0.8223, 1.208), {}, "1.01 [0.82, 1.21]"),
-        ((-0.0164, -0.9624, 0.9598), {}, "0.0 [−1.0, 1.0]"),
-        ((1.0, 0.99999, 1.000001), {}, "1.000"),
         # each number has a place of its own where the ends are several times each other
         ((12.0, 5.4, 53.9), {"unit": "factor", **RANGE}, "12 times (range 5–50)"),
-        ((1100.0, 290.0, 4200.0), {"unit": "factor", **RANGE}, "1,100 times (range 300–4,000)"),
-        ((0.382, 0.0066, 0.698), {"unit": "correlation"}, "0.4 [0.0, 0.7]"),
         # whole things keep two digits
         ((32.0, 3.0, 64.0), {"unit": "steps", **RANGE}, "32 steps (range 3–64)"),
-        ((1.0,), {"unit": "steps"}, "1 step"),
         ((123_456.0,), {"unit": "count"}, "120,000"),
-        ((10_400_000.0,), {"unit": "count"}, "10 million"),
-        ((2_400_000.0,), {"unit": "count"}, "2.4 million"),
         # an exponent has two decimals
         ((-0.0496, -0.647, 0.234), {"unit": "exponent", **RANGE}, "−0.05 (range −0.65 to 0.23)"),
         # factors: words, powers of ten, the safe end
         ((2.0,), {"unit": "factor", "form": "prose"}, "twice"),
         ((113_070.0,), {"unit": "factor"}, "1.1×10⁵ times"),
-        ((1e7,), {"unit": "factor"}, "10⁷ times"),
         ((1059.0, 57.5, 2.8e11), {"unit": "factor", **RANGE}, "1,000 times (range 60 to 3×10¹¹)"),
         ((1059.0, 57.5, 2.8e11), {"unit": "factor", "form": "prose", **RANGE}, "at least 57 times"),
-        ((0.01, 3e-4, 0.578), {"unit": "factor", "form": "prose", **RANGE}, "at most 0.58 times"),
-        ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose", **RANGE}, "0.20 to 87 times"),
-        ((-5, -50, -1), {"unit": "factor", "form": "prose", **RANGE}, "−50 to −1 times"),
         # a difference has a word for its sign
         ((-16, -32, 0), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
          "16 steps shorter (range 0–32)"),
         ((5, -3, 64), {"unit": "steps", **RANGE, "direction": ("longer", "shorter"),
                        "over": "seeds", "count": 8},
          "5 steps longer (range 3 shorter to 64 longer, eight seeds)"),
-        ((-0.03, -0.05, 0.01), {"unit": "points", "direction": ("more", "less")},
-         "3 points less [5 less, 1 more]"),
-        ((0.0, -96, 32), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
-         "0 steps (range 96 shorter to 32 longer)"),
         # what is left of an identity, chance, what a range is over
         ((2.68e-15,), {"unit": "rounding", "form": "prose"}, "to rounding"),
         ((2.68e-15,), {"unit": "rounding"}, "2.7×10⁻¹⁵"),
         ((2.0, 1.999, 2.001), {"unit": "exponent", **RANGE, "over": "cells", "count": 6},
          "2.00 (all six cells)"),
-        ((1.0, 0.9, 1.1), {**RANGE, "over": "seeds", "count": 1}, "1.00 (range 0.90–1.10, one seed)"),
         # neither infinite nor missing
         ((math.nan,), {}, "–"),
-        ((2.0, math.nan, math.nan), {}, "2"),
-        ((math.inf,), {"unit": "count"}, "∞"),
         ((20.0, 10.0, math.inf), {"unit": "count", **RANGE}, "20 (range 10 to ∞)"),
         # one number alone, and digits that tell it from a limit
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "value"}, "26"),
-        ((1.4, 0.2, 87.4), {"unit": "factor", "form": "high"}, "87"),
         ((1.0004,), {"limits": (1.0,)}, "1.0004"),
-        ((0.9994,), {"limits": (0.999, math.inf)}, "1.0"),
     ],
 )  # fmt: skip
 def test_the_convention_case_by_case(numbers, options, expected):
     assert printed(*map(float, numbers), **options) == expected
-
-
-def test_the_consequence_of_an_exponent_is_a_factor_whose_ends_are_in_order():
-    found = consequence(Numbers(-0.05, -0.65, 0.25), 1 / 1000)
-    assert found == pytest.approx((1000**0.05, 1000**-0.25, 1000**0.65), rel=1e-12)
-    assert consequence(Numbers(2.0, 1.0, 3.0), 10.0) == pytest.approx((100, 10, 1000), rel=1e-12)
 
 
 SIZES = st.floats(1e-9, 1e12) | st.floats(-1e12, -1e-9) | st.just(0.0) | st.just(-0.0)
@@ -168,7 +134,7 @@ def test_a_number_that_fails_a_limit_is_printed_beyond_it(number, limit):
     assert (shown < limit) == (number < limit) or shown == limit == pytest.approx(number, rel=1e-4)
 
 
-ENDS = [0.0, 1e-300, 0.5, 3.0, 1e16, 1e300, math.inf]
+ENDS = [0.0, 1e-300, 0.5, 1e300, math.inf]
 
 
 @pytest.mark.parametrize("unit", Unit)
@@ -183,20 +149,3 @@ def test_every_number_is_printed_in_every_form(unit, bracket):
                     for value in (low, high):
                         how = {"unit": unit, "bracket": bracket, "form": form, "over": "x"}
                         assert printed(value, low, high, **how)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: printed(1.0, unit="bananas"), "'bananas' is not a valid Unit"),
-        (lambda: printed(1.0, bracket="box"), "'box' is not a valid Bracket"),
-        (lambda: printed(1.0, form="long"), "form = 'long': must be one of prose, ends, table"),
-        (lambda: printed("1"), "value = '1': must be real numbers: not text"),
-        (lambda: printed(np.ones(2)), "value = ndarray .*: must be one number"),
-        (lambda: printed(1.7e308), r"value = 1\.7e\+308: must be of a size up to 1e\+300"),
-        (lambda: printed(1.5, 2, 1), "low, high = 2, 1: must be in order"),
-    ],
-)
-def test_what_cannot_be_printed_is_named(call, words):
-    with pytest.raises(ValueError, match=f"^{words}"):
-        call()

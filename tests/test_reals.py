@@ -12,7 +12,7 @@ import xarray as xr
 
 from lwcore import detection, stats, window
 from lwcore.elman.kernel import limiting_kernel
-from lwcore.reals import Unreadable, complaint, read
+from lwcore.reals import Unreadable, read
 from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable, fit
 
@@ -97,51 +97,3 @@ def test_every_function_refuses_them_by_the_name_of_its_argument(name, call):
             with pytest.raises(ArgumentError, match=words) as caught:
                 call(value)
         assert str(caught.value).startswith(f"{name} = ")
-
-
-def test_numbers_of_sequences_may_be_any_whole_numbers_that_a_float_can_hold():
-    for n in (2**63, 2**64, 10**20, [10**30, 5]):
-        exact = detection.detection_threshold(n, 1.0, 1.0, 1.5)
-        np.testing.assert_array_equal(
-            exact, detection.detection_threshold(np.array(n, float), 1.0, 1.0, 1.5)
-        )
-    with pytest.raises(ArgumentError, match="range of a float"):
-        detection.detection_threshold(10**400, 1.0, 1.0, 1.5)
-
-
-def test_an_error_shows_the_number_that_was_given():
-    with pytest.raises(ArgumentError, match=r"^p = 1\.5: must be 0, or in \[1e-150, 1\]\.$"):
-        LAW.ppf(1.5)
-    with pytest.raises(
-        ArgumentError, match=r"^n_sequences = 0\.5: must be a number from 1 to 1e\+150\.$"
-    ):
-        detection.detection_error(0.5, 1.0, 1.0, 1.5)
-
-
-@pytest.mark.parametrize("parameter", ["scale", "loc"])
-def test_parameters_are_within_the_range_of_a_float(parameter):
-    with pytest.raises(ArgumentError, match=f"{parameter} = 1000.*: must be a number from"):
-        SymmetricStable(1.5, **{parameter: 10**400})
-
-
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
-        (np.array(True), "truth values"),
-        (torch.tensor(True), "truth values"),
-        (np.array([True, False]), "truth values"),
-        (np.timedelta64(5, "s"), "durations"),
-        (np.timedelta64(3, "h"), "durations"),
-        (np.datetime64("2026-01-01"), "dates"),
-    ],
-)
-def test_what_is_no_number_is_found_inside_a_list(entry, why):
-    assert why in complaint([entry, entry])
-    if np.ndim(entry) == 0:
-        assert why in complaint([3.0, entry])
-
-
-def test_a_table_that_is_refused_is_named():
-    table = pd.DataFrame({"a": [True, False], "b": [1.0, 2.0]})
-    with pytest.raises(ArgumentError, match=r"values = DataFrame of several types"):
-        stats.student(table)

@@ -4,16 +4,14 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from torch import nn
 
 from benchmarks.recordings import mingru_descent, repeat
 from benchmarks.recordings.repeat import Arm
-from book.chapters import repeat_pictures, repeat_rules
+from book.chapters import repeat_rules
 from book.chapters.dose import OPTIMIZERS, TASKS, Condition, Learner
 from book.chapters.repeat import recorded
 
@@ -22,8 +20,7 @@ SEEDS = repeat.SEEDS
 RESULTS = Path(__file__).parents[1] / "book/results/repeat"
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-@pytest.mark.parametrize("task", ["recall", "adding"])
+@pytest.mark.parametrize(("optimizer", "task"), [("adamw", "recall"), ("sgd", "adding")])
 def test_the_compiled_descent_is_pytorchs(optimizer, task):
     arm = Arm("MinGRU", 0.3, optimizer, 3e-3 if optimizer == "adamw" else 0.3, task=task, lag=7)
     asked = TASKS[task](7)
@@ -52,13 +49,6 @@ def test_the_envelope_is_the_exact_one():
     )
 
 
-def test_columns_of_noise_change_nothing_at_the_start():
-    plain, noisy = Arm("MinGRU", 0.2, task="adding"), Arm("MinGRU", 0.2, task="adding", columns=3)
-    inputs, _ = repeat.sample(noisy, 5, np.random.default_rng(0))
-    outputs = repeat.drawn(plain, SEED).outputs(inputs[..., :2].contiguous())
-    assert torch.equal(repeat.drawn(noisy, SEED).outputs(inputs), outputs)
-
-
 def test_a_batch_is_used_again_or_renewed():
     rng = np.random.default_rng(0)
     (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5, supply="again"), rng))
@@ -74,7 +64,7 @@ def test_a_batch_is_used_again_or_renewed():
     assert all(len(np.unique(step)) == 32 for step in index)
 
 
-@pytest.mark.parametrize("start", ["put back", "shifted", "gates", "candidates"])
+@pytest.mark.parametrize("start", ["shifted", "candidates"])
 def test_what_is_carried_over(monkeypatch, start):
     monkeypatch.setattr(repeat, "MEMORISED", 40)
     arm = Arm("MinGRU", 0.5, rate=0.03, start=start)
@@ -125,9 +115,8 @@ def speeds(shut, opened, spread=0.15):
 
 @pytest.mark.parametrize(
     ("shut", "opened", "spread", "verdict"),
-    [(1.5, 0.0, 0.15, "supported"), (0.0, 0.0, 0.15, "refuted"), (1.5, 1.4, 0.15, "refuted"),
-     (0.7, 0.0, 0.6, "undecided"), (1.5, 0.5, 0.15, "undecided")],
-)  # fmt: skip
+    [(1.5, 0.0, 0.15, "supported"), (0.0, 0.0, 0.15, "refuted"), (0.7, 0.0, 0.6, "undecided")],
+)
 def test_speed(shut, opened, spread, verdict):
     assert speeds(shut, opened, spread).verdict() == verdict
 
@@ -138,8 +127,7 @@ GOOD, BAD, OPEN = speeds(1.5, 0.0), speeds(0.0, 0.0), speeds(0.7, 0.0, 0.6)
 @pytest.mark.parametrize(
     ("rows", "verdict"),
     [([GOOD] * 5, "supported"), ([OPEN] + [GOOD] * 4, "supported"),
-     ([GOOD] * 4 + [OPEN], "undecided"), ([BAD] + [GOOD] * 4, "undecided"),
-     ([BAD] * 2 + [GOOD] * 3, "refuted"), ([GOOD] * 4, "undecided")],
+     ([GOOD] * 4 + [OPEN], "undecided"), ([BAD] * 2 + [GOOD] * 3, "refuted")],
 )  # fmt: skip
 def test_speed_over_rows(rows, verdict):
     cells = ["MinGRU", "DiagGate", "GRU", "LSTM", "nn.LSTM"][: len(rows)]
@@ -214,12 +202,6 @@ def test_gates(gates, candidates, back, verdict):
     assert repeat_rules.gates_verdict([row, supported]) == verdict
 
 
-def test_memorising_that_gains_nothing_refutes():
-    assert starts(dict.fromkeys(["whole", "gates", "candidates", "put back"], 0.0)).verdict() == (
-        "refuted"
-    )
-
-
 def sets(data, steps, rng=None):
     """Make trainings on sets, with columns of noise and without: by what they multiply."""
     rng = rng or np.random.default_rng(0)
@@ -241,45 +223,6 @@ def test_columns(data, steps, verdict):
     row = sets(data, steps)
     assert row.verdict() == verdict
     assert row.data.value == pytest.approx(np.log(data))
-
-
-def test_a_set_that_never_teaches_counts_as_twice_the_largest():
-    table = trainings(8.0, count=4096).assign(end="cap")
-    assert (repeat_rules.least(table) == np.log(8192)).all()
-
-
-def test_arms_name_what_the_registration_lists():
-    arms = [arm for part in repeat.PARTS for arm in repeat.arms_of(part)]
-    assert {arm.cell for arm in arms} == {"MinGRU", "GRU", "LSTM", "nn.LSTM"}
-    assert {arm.start for arm in repeat.arms_of("gates")} == set(repeat.OPENINGS)
-    assert not set(SEEDS) & {*range(1, 7), *range(7, 10), *range(11, 17), 41, 42}
-
-
-def test_pictures_mark_the_half_and_the_cap():
-    axes = plt.figure().subplots(1, 3)
-    looks = pd.DataFrame(
-        {"gate": 0.5, "seed": [31, 31, 32, 32, 32], "step": [0, 20, 0, 20, 40],
-         "share": [0, 0.6, 0, 0.1, 0.2], "envelope": [1e-3, 0.7, 1e-3, 1e-2, 0.1]}
-    )  # fmt: skip
-    repeat_pictures.draw_opening(axes[0], looks, (0.5,))
-    curve, dot = axes[0].lines[:2]
-    assert list(curve.get_ydata()) == [1e-3, 0.7]
-    assert list(dot.get_xdata()) == [20]
-
-    fresh = trainings(6.0, gate=0.5, supply="fresh", envelope=1e-3).assign(
-        end=["cap"] * 2 + ["half"] * 4
-    )
-    repeat_pictures.draw_steps(axes[1], fresh, 12_000)
-    by_marker = {line.get_marker(): len(line.get_xdata()) for line in axes[1].lines[:2]}
-    assert by_marker == {"o": 4, "^": 2}
-
-    both = pd.concat([trainings(8.0, start="drawn"), trainings(6.0, start="gates")])
-    names = {"drawn": "as drawn", "gates": "gates alone"}
-    repeat_pictures.draw_starts(axes[2], both, names, 8000)
-    assert [label.get_text() for label in axes[2].get_yticklabels()] == [*names.values()]
-    middles = [line.get_xdata()[0] for line in axes[2].lines[1:4:2]]
-    assert middles[0] > 4 * middles[1]
-    plt.close("all")
 
 
 def test_recorded_files_are_those_that_were_digested():

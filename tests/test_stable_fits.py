@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
-from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable, fit, fits, goodness_of_fit
 
 METHODS = ["mcculloch", "ecf"]
@@ -34,10 +33,10 @@ def within(hits: int, trials: int, chance: float) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.8, 1.1, 1.5, 1.9])
+@pytest.mark.parametrize("alpha", [1.1, 1.9])
 @by_method
 def test_interval_covers_as_often_as_it_says_and_is_as_wide_as_the_estimate_scatters(method, alpha):
-    columns = 1500
+    columns = 600
     fitted = fit(draws(alpha, (1000, columns), 11, scale=3.0, loc=-2.0), method)
     low, high = fitted.alpha_interval
     assert within(((low <= alpha) & (alpha <= high)).sum(), columns, 0.95)
@@ -51,37 +50,6 @@ def test_interval_covers_as_often_as_it_says_and_is_as_wide_as_the_estimate_scat
         # nearly as sharp as the information allows
         least = 9 / (1000 * SymmetricStable(alpha).fisher_information())
         assert fitted.loc.var() / least == pytest.approx(1, abs=3 * math.sqrt(2 / columns) + 0.1)
-
-
-@by_method
-def test_interval_is_wider_for_more_confidence(method):
-    sample = draws(1.4, 10_000, 1)
-    width_at_99 = np.ptp(fit(sample, method, 0.99).alpha_interval)
-    width_at_90 = np.ptp(fit(sample, method, 0.9).alpha_interval)
-    assert width_at_99 / width_at_90 == pytest.approx(2.5758 / 1.6449, rel=2e-2)
-
-
-@by_method
-def test_an_end_that_nothing_excludes_is_the_least_alpha(method):
-    fitted = fit(draws(0.53, 300, 1), method)
-    assert fitted.alpha > 0.53
-    assert fitted.alpha_interval[0] == pytest.approx(0.51, rel=1e-12)
-
-
-@pytest.mark.parametrize(("alpha", "law"), [(1.0, stats.cauchy()), (2.0, stats.norm(0, 2**0.5))])
-def test_spread_of_the_quantile_ratio_by_the_delta_method(alpha, law):
-    p = np.array([0.05, 0.25, 0.75, 0.95])
-    q = law.ppf(p)
-    bridge = np.minimum.outer(p, p) - np.outer(p, p)
-
-    def log_ratio(quantiles):
-        lowest, lower, upper, highest = quantiles
-        return math.log((highest - lowest) / (upper - lower))
-
-    slope = optimize.approx_fprime(q, log_ratio, 1e-7) / law.pdf(q)
-    spread = math.sqrt(slope @ bridge @ slope)
-    expected = math.log(q[3] / q[2]), q[2], spread
-    assert fits._quantities(alpha) == pytest.approx(expected, rel=1e-5)
 
 
 @given(alpha=st.floats(0.52, 1.99))
@@ -121,17 +89,6 @@ def test_line_is_exact_where_the_characteristic_function_is(alpha, monkeypatch):
     assert fitted.alpha == pytest.approx(alpha, rel=1e-9)
     assert fitted.scale == pytest.approx(1.1 * first.scale, rel=1e-9)
     assert fitted.loc == pytest.approx(first.loc - 0.2 * first.scale, rel=1e-9)
-
-
-def test_weights_of_the_line_rest_on_the_covariance_that_samples_show():
-    n = 500
-    u = np.array([0.2, 0.5, 0.9])
-    x = draws(1.4, (n, 4000), 19)
-    phi = np.array([np.exp(1j * frequency * x).mean(0) for frequency in u])
-    of_modulus, of_phase = fits._covariance(u, 1.4)
-    log_log_modulus = np.log(-np.log(np.abs(phi) ** 2))
-    np.testing.assert_allclose(n * np.cov(log_log_modulus), of_modulus, rtol=0.1)
-    np.testing.assert_allclose(n * np.cov(np.angle(phi)), of_phase, rtol=0.1)
 
 
 # Invariance
@@ -195,34 +152,11 @@ def test_a_column_of_zeros_leaves_the_others_alone(method):
     assert np.isfinite(fitted.alpha[1])
 
 
-@by_method
-def test_gaussian_samples_are_often_held_at_two_and_marked(method):
-    sample = np.random.default_rng(9).normal(3, 2, size=(1000, 60))
-    fitted = fit(sample, method)
-    held = fitted.alpha == 2
-    assert 15 < held.sum() < 58
-    np.testing.assert_array_equal(fitted.reliable, ~held)
-    assert (fitted.alpha_interval[1] == 2).mean() > 0.9
-    assert (fitted.alpha_interval[0] < 2).mean() > 0.9
-
-
-def test_what_the_characteristic_function_cannot_tell_is_left_to_the_quantiles():
-    x = np.random.default_rng(1).standard_cauchy(5)
-    fitted = fit(x, "ecf")
-    assert "lost in its noise" in fitted.reason
-    assert math.isnan(fitted.alpha)
-    first = fit(x)
-    assert fitted.scale == first.scale
-    assert fitted.loc == first.loc
-
-
 # Ties
 
 COPIES = {  # of 2,000 samples: the share that is tied, in per cent
     "zeros": (lambda x: np.append(np.zeros(200), x[200:]), "10 %"),
     "clipped": (lambda x: np.clip(x, np.sort(x)[150], np.inf), "8 %"),
-    "three of each": (lambda x: np.repeat(x, 3)[:1998], "100 %"),
-    "each has a copy": (lambda x: np.random.default_rng(5).permutation(np.repeat(x, 2)), "100 %"),
     "a third has a copy": (lambda x: np.append(x, x[:700]), "52 %"),
 }
 
@@ -284,14 +218,14 @@ def test_product_of_gaussians_and_laplace_are_told_from_stable_laws(method):
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "alpha"), [("ecf", 1.5), ("mcculloch", 1.8)])
 def test_stable_samples_are_rejected_as_often_as_the_level_says(method, alpha):
-    columns = 300
+    columns = 200
     sample = draws(alpha, (300, columns), 22)
     p_value = goodness_of_fit(sample, fit(sample, method), np.random.default_rng(23), 19).p_value
     for level in (0.05, 0.5):
         assert within((p_value <= level + 1e-9).sum(), columns, level)
 
 
-def test_goodness_of_fit_has_no_unit_knows_its_columns_and_may_come_in_lots(monkeypatch):
+def test_goodness_of_fit_has_no_unit_and_knows_its_columns():
     sample = np.stack([draws(1.4, 200, 24), np.zeros(200)], axis=1)
 
     def judged(sample, replicates=19):
@@ -307,34 +241,8 @@ def test_goodness_of_fit_has_no_unit_knows_its_columns_and_may_come_in_lots(monk
     assert of_one_column.p_value == plain.p_value[0]
     assert np.isnan([plain.distance[1], plain.p_value[1]]).all()
 
-    in_one_lot = judged(sample[:, 0], 199).p_value
-    assert 0.1 < in_one_lot < 0.9
-    monkeypatch.setattr(fits, "_BOOTSTRAP_DRAWS", 1000)
-    in_lots = judged(sample[:, 0], 199).p_value
-    assert in_lots == pytest.approx(in_one_lot, abs=0.15)  # three standard errors of a difference
-    assert in_lots != in_one_lot  # other draws
     light = np.random.default_rng(3).uniform(size=1000)
     assert goodness_of_fit(light, fit(light), np.random.default_rng(1)).p_value == 1 / 200
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda x, rng: fit([1.0]), "samples = .*: must be two samples or more"),
-        (lambda x, rng: fit([1.0, 1e151]), r"samples contains 1e\+151: .* a size up to 1e\+150"),
-        (lambda x, rng: fit(x, confidence=1), "confidence = 1: must be"),
-        (lambda x, rng: fit(x, "mle"), "method = 'mle': must be one of"),
-        (
-            lambda x, rng: goodness_of_fit(x[:, 0], fit(x), rng),
-            "samples = .*: must be those fitted",
-        ),
-        (lambda x, rng: goodness_of_fit(x, fit(x), rng, 0), "replicates = 0: must be"),
-        (lambda x, rng: goodness_of_fit(x, fit(x), rng, 10**9), ".* = .* takes minutes"),
-    ],
-)
-def test_bad_input_is_named(call, words):
-    with pytest.raises(ArgumentError, match=f"^{words}"):
-        call(draws(1.5, (300, 2), 25), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("confidence", [0.9999999, 1 - 2**-53])

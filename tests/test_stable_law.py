@@ -20,7 +20,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable
 from lwcore.stable.standard import DENSITY, SLOPE, TAIL, _along_a_ray, _round_a_corner, standard_law
 
@@ -73,11 +72,11 @@ def test_values_agree_with_mpmath(alpha):
 
 @pytest.mark.slow
 def test_the_reference_can_be_made_again():
-    for alpha, x, *values in random.Random(1).sample(reference().tolist(), 3):
+    for alpha, x, *values in random.Random(1).sample(reference().tolist(), 1):
         np.testing.assert_allclose(by_mpmath(alpha, x, 50), values, rtol=1e-14)
 
 
-@pytest.mark.parametrize("alpha", [0.501, 0.6, 0.8, 0.9999, 1.05, 1.3, 1.84, 1.86, 2 - 1e-12])
+@pytest.mark.parametrize("alpha", [0.501, 0.9999, 1.3, 1.84, 1.86, 2 - 1e-12])
 def test_table_and_series_stand_for_the_integral(alpha):
     law = standard_law(alpha)
     # many per panel, so that each degree of freedom is seen
@@ -158,16 +157,6 @@ def test_ppf_inverts_cdf_at_any_scale(alpha, tail, scale):
 # Divergence and information
 
 
-@given(alpha=alphas, shift=sizes)
-def test_divergence_is_positive_even_and_grows(alpha, shift):
-    law = SymmetricStable(alpha)
-    divergence = law.kl(shift)
-    assert 0 < divergence == law.kl(-shift) < law.kl(1.001 * shift)
-    # at most the quadratic one of the largest curvature, which −log p has at the location
-    most = math.gamma(3 / alpha) / math.gamma(1 / alpha)
-    assert divergence <= most * shift**2 / 2 * (1 + 1e-9)
-
-
 @given(alpha=alphas)
 def test_divergence_starts_with_the_fisher_information_and_ends_as_a_logarithm(alpha):
     law = SymmetricStable(alpha, scale=10.0, loc=1.0)
@@ -181,8 +170,7 @@ def test_divergence_starts_with_the_fisher_information_and_ends_as_a_logarithm(a
         np.testing.assert_allclose(growth, alpha + 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("alpha", [0.8, 1.2, 1.5, 1.999])
-@pytest.mark.parametrize("shift", [0.05, 0.9, 40.0])
+@pytest.mark.parametrize(("alpha", "shift"), [(0.8, 0.9), (1.5, 0.05), (1.999, 40.0)])
 def test_divergence_is_the_mean_log_ratio(alpha, shift):
     law = SymmetricStable(alpha)
     moved = SymmetricStable(alpha, loc=shift)
@@ -214,10 +202,6 @@ def test_special_arguments():
         assert np.shape(function(0.2)) == ()
         assert function(np.full((2, 3), 0.2)).shape == (2, 3)
     assert law.kl(0.0) == 0
-    far, farther = law.logpdf([1e100, 1e140])  # where the density is too small for a float
-    assert far - farther == pytest.approx(2.5 * 40 * math.log(10), rel=1e-13)
-    single = np.float32(3)  # not the precision of what follows
-    assert SymmetricStable(1.5, single).logpdf(0) == SymmetricStable(1.5, 3.0).logpdf(0)
 
 
 @pytest.mark.parametrize(("scale", "sizes_in_scales"), [(1e-150, [1, 1e100]), (1e150, [0.5, 1])])
@@ -232,29 +216,6 @@ def test_the_ends_of_the_range_have_the_values_of_the_law_of_unit_scale(scale, s
     assert law.kl(scale) == unit.kl(1)
     information = unit.fisher_information() / scale / scale
     assert law.fisher_information() == pytest.approx(information, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda law: SymmetricStable(0.5), r"alpha = 0\.5: must be"),
-        (lambda law: SymmetricStable(1.5, scale=1e-151), "scale = 1e-151: must be"),
-        (lambda law: SymmetricStable(1.5, loc=-1e151), r"loc = -1e\+151: must be"),
-        (lambda law: law.sf([0, 1e151]), r"x contains 1e\+151: .* 1e\+150, or infinite"),
-        (lambda law: law.kl(1e151), r"shift = 1e\+151: must be of a size up to 1e\+150"),
-        (lambda law: law.kl(math.nan), "shift = nan: must be"),
-        (lambda law: law.ppf([0.2, 1.5]), r"p contains 1\.5: .* in \[1e-150, 1\]"),
-        (lambda law: law.ppf(1e-151), "p = 1e-151: must be 0, or"),
-        (
-            lambda law: law.sample(2.5, np.random.default_rng(0)),
-            r"size = 2\.5: must be a whole number",
-        ),
-        (lambda law: law.sample(3, 0), "rng = 0: must be Generator"),
-    ],
-)
-def test_what_is_out_of_range_is_refused_by_name(call, words):
-    with pytest.raises(ArgumentError, match=f"^{words}"):
-        call(SymmetricStable(1.5))
 
 
 @pytest.mark.parametrize("alpha", [0.6, 1.2, 1.7])
@@ -276,7 +237,7 @@ def test_samples_are_those_of_the_two_laws_in_closed_form():
     np.testing.assert_allclose(gaussian, 6 * np.sin(angle) * np.sqrt(waiting), rtol=1e-12)
 
 
-@pytest.mark.parametrize("alpha", [0.52, 0.8, 1.0, 1.5, 1.99, 2.0])
+@pytest.mark.parametrize("alpha", [0.52, 1.0, 1.5, 2.0])
 def test_quantiles_next_to_the_median_have_all_their_digits(alpha):
     law = SymmetricStable(alpha)
     off = np.array([0.2, 0.02, 0.0101, 0.0099, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 2.0**-54])
@@ -294,26 +255,19 @@ def test_quantiles_next_to_the_median_have_all_their_digits(alpha):
 
 DIGEST_OF_TABLES = """
 import hashlib
-import numpy as np
-from lwcore.stable import fit, standard
+from lwcore.stable import standard
 from lwcore.stable.fits import _quantile_table, _weight_table
-digest = hashlib.sha256()
-alphas, weights_at, spread = _weight_table()
-for table in (*_quantile_table(), alphas, weights_at(np.linspace(0.6, 2, 30)), spread):
-    digest.update(np.ascontiguousarray(table).tobytes())
-for alpha in (0.51, 0.7, 0.95, 1.0001, 1.3, 1.7, 1.9, 1.9999):
-    digest.update(standard.standard_law(alpha).table.tobytes())
-for order in (8, 16, 24, 32, 48):
-    for part in standard._gauss_legendre(order):
-        digest.update(part.tobytes())
-print(digest.hexdigest())
+alphas, _, spread = _weight_table()
+tables = [*_quantile_table(), alphas, spread]
+tables += [standard.standard_law(alpha).table for alpha in (0.51, 0.95, 1.0001, 1.7, 1.9999)]
+print(hashlib.sha256(b"".join(table.tobytes() for table in tables)).hexdigest())
 """
 
 
 def test_tables_that_are_kept_have_the_same_bits_at_any_number_of_threads():
     """A run has one thread; a table from before it, made with more, must not change its bits."""
     digests = set()
-    for count in ("1", "2", "4"):
+    for count in ("1", "2"):
         environment = os.environ | {"OPENBLAS_NUM_THREADS": count, "MKL_NUM_THREADS": count}
         command = [sys.executable, "-c", DIGEST_OF_TABLES]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from lwcore.signatures import ArgumentError
 from lwcore.tasks import DelayedRegression, recovered_coefficients, sample
 
 SETTINGS = {
@@ -47,20 +46,3 @@ def test_perfect_predictor_recovers_the_coefficients():
     found = recovered_coefficients(TASK, sequences, sequences.targets, range(1, 9))
     # the standard error of a mean of about 20000 × 5 products, each of variance below 2
     np.testing.assert_allclose(found, wanted, atol=5 * np.sqrt(2 / 1e5))
-
-
-def test_pieces_and_predictions_that_do_not_fit_are_named():
-    for changes, message in (
-        ({"lags": [1, 4, 12]}, r"^lags = \[1, 4, 12\]: must be below the length, 12"),
-        ({"lags": [1, 4]}, "^coefficients = .*must be one a lag"),
-        ({"direction": [0.0, 0.0]}, "^direction = .*must be a non-zero vector"),
-    ):
-        with pytest.raises(ArgumentError, match=message):
-            DelayedRegression(**SETTINGS | changes)
-    sequences = drawn(3)
-    with pytest.raises(ArgumentError, match=r"^predictions = .*one a step of the sequences"):
-        recovered_coefficients(TASK, sequences, sequences.targets[:, :5], [1])
-    with pytest.raises(ArgumentError, match=r"^delays = \[12\]: must be below the length, 12"):
-        recovered_coefficients(TASK, sequences, sequences.targets, [12])
-    with pytest.raises(ArgumentError, match=r"^dtype = torch\.int64: must be a floating type"):
-        sample(TASK, 3, np.random.default_rng(0), torch.int64)

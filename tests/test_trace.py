@@ -126,11 +126,6 @@ def transport_of_first(loop, trace, first):
     return torch.autograd.functional.jacobian(last_state, trace.previous[0, first])
 
 
-def test_a_loop_of_ones_own_is_traced_as_a_cell_is(trace):
-    assert (trace.length, trace.hidden_size) == (6, 3)
-    assert list(trace.parameters) == ["inward.weight", "inward.bias", "within.weight"]
-
-
 def test_gradients_of_a_loop_are_those_of_autograd(loop, trace):
     """By lag, and along a direction."""
     states = onwards(loop, trace.history[:, 0], trace.inputs)

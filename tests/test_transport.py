@@ -140,53 +140,6 @@ def test_rates_do_not_depend_on_what_they_are_worked_through_with(kind, monkeypa
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("kind", ["DiagGate", "LSTM"])
-def test_what_is_held_at_once_is_bounded(kind, monkeypatch):
-    """Rows that are carried back together, and Jacobians made: by the numbers of entries set, in
-    identities. Several sequences take a quarter."""
-    trace = make(kind).trace(draw(5, 12, 3))
-    ends = torch.tensor([4, 5, 8, 11])
-    entries = trace.hidden_size * trace.history.shape[-1]  # of an identity
-    n_products = []
-    n_jacobians = []
-    select_carried = Trace.carried
-    make_jacobians = Trace.jacobian
-
-    def count_products(trace, rows):
-        n_products.append(rows.numel() // entries)
-        return select_carried(trace, rows)
-
-    def count_jacobians(trace, steps, *sequences):
-        n_jacobians.append(len(steps))
-        return make_jacobians(trace, steps, *sequences)
-
-    monkeypatch.setattr(Trace, "carried", count_products)
-    monkeypatch.setattr(Trace, "jacobian", count_jacobians)
-    for product, condensed, products, jacobians in (
-        (0, 100, [1] * 60, [1] * 80),  # never less than one
-        (2, 100, [2] * 30, [5, 7] * 5),  # of one sequence: steps 1 to 5, and 5 to 11
-        (64, 100, [16] * 3 + [4] * 3, [44, 11]),
-        (100, 54, [20] * 3, [20] * 4),  # 55 do not fit: not kept
-        (100, 55, [20] * 3, [55]),
-    ):
-        n_products.clear()
-        n_jacobians.clear()
-        monkeypatch.setattr(transport, "_PRODUCT_ENTRIES", product * entries)
-        monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", condensed * entries)
-        for _, streamed in stream_rates(trace, [1, 3, 4], ends, "exact"):
-            list(streamed)
-        assert n_products == products
-        assert n_jacobians == jacobians
-
-
-@pytest.mark.parametrize("times", [[3], [2, 3, 4], [1, 4, 7]])
-def test_evenly_spaced_steps_are_not_copied(times):
-    values = draw(2, 12, 3)
-    chosen = transport.at_steps(values, torch.tensor(times))
-    assert torch.equal(chosen, values[:, times])
-    assert chosen.data_ptr() == values[:, times[0]].data_ptr()
-
-
 def test_share_beside_the_diagonal_does_not_depend_on_the_size_of_the_transport():
     """Products of some 1e-240, whose squares no float holds."""
     cell = make("ConstGate", gate_init=1 - 1e-4)
