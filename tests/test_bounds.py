@@ -385,3 +385,12 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
     # KL = (Δ/σ)²
     needed = 4 * (0.75 * math.log(3) - LOG_2) / np.square([0.3, 5e-4])
     np.testing.assert_allclose(necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25), needed)
+
+
+@pytest.mark.parametrize("u", [1.0])
+def test_median_test_of_very_many_values_errs_as_the_central_limit_says(u):
+    density = SymmetricStable(1.5).pdf(0.0)
+    for count in (1e11, 1e13, 1e16, 1e30, 1e150):
+        shift = u / (2 * density * math.sqrt(count))
+        found = detection_error(2 * math.floor(count / 2), shift, 1.0, 1.5, "median")
+        assert found == pytest.approx(stats.norm.sf(u), rel=1e-9)

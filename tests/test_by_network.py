@@ -77,3 +77,27 @@ def test_what_has_no_sign_gets_it_on_the_logarithmic_scale():
     ends = scipy_stats.ttest_1samp([-25, -24, -23], 0).confidence_interval()
     assert np.log10(reading.low) == pytest.approx(ends.low)
     assert np.log10(reading.high) == pytest.approx(ends.high)
+
+
+def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
+    f = small_run.envelope.isel(lag=0)
+    n_seeds = f.seed.size
+    kept = f.where(f.seed != f.seed[0])
+    reading = by_network.ranged(kept, kept.isel(seed=[1]))
+    assert reading.low == kept.min()
+    assert reading.high == kept.max()
+    assert reading.n == n_seeds - 1
+    assert reading.covers == 1 - 2.0 ** (2 - n_seeds)
+
+
+def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their_own():
+    six = xr.DataArray([[-0.3, -0.31, -0.36, -0.37, -0.33, -0.34]], dims=("run", "seed"))
+    three = of_three_seeds([[-0.32, -0.33, -0.30]])
+    reading = by_network.by_seed(six, three, signed=True)
+    of_six = scipy_stats.ttest_1samp(np.ravel(six), 0).confidence_interval()
+    of_three = scipy_stats.ttest_1samp(np.ravel(three), 0).confidence_interval()
+    assert reading.low == pytest.approx(min(of_six.low, of_three.low))
+    assert reading.high == pytest.approx(max(of_six.high, of_three.high))
+    assert reading.n == 3
+    assert reading.covers == 0.95
+    assert reading.cases is None

@@ -56,3 +56,12 @@ def test_tail_index_is_taken_where_numbers_are_not_tied():
     np.testing.assert_array_equal(found.isel(probe=0), alone.isel(probe=0))
     tied[:, :, :200] = 0.0
     assert np.isnan(inference.signal_and_noise(numbers(tied)).alpha).all()
+
+
+def test_a_summary_is_of_double_precision_whatever_holds_the_numbers():
+    drawn = np.random.default_rng(0).integers(-8, 9, (2, 2, 128))
+    found, expected = (
+        inference.signal_and_noise(numbers(drawn.astype(dtype))) for dtype in (np.float16, float)
+    )
+    xr.testing.assert_identical(found, expected)
+    assert {found[name].dtype for name in ("signal", "scale", "deviation")} == {np.dtype(float)}

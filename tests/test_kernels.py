@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
 from lwcore.cells import kernels
 from tests.networks import CELLS, EVERY, draw, make
@@ -143,3 +144,19 @@ def test_logistic_and_tanh_are_good_to_a_few_units_saturate_and_pass_nan_on(dtyp
     assert np.isnan([logistic_values[4], tanh_values[4]]).all()
     open_gates, _ = compiled_values(np.linspace(open_at, 80, 1001, dtype=dtype))
     assert (open_gates == 1).all()
+
+
+def test_no_two_compiled_functions_share_a_name():
+    """Else a kernel may call what another process compiled for the other kernel."""
+    names = []
+    n_formulas = 0
+    for function in vars(kernels).values():
+        if not isinstance(function, Dispatcher):
+            continue
+        names.append(function.py_func.__qualname__)
+        if function.py_func.__closure__:  # a pass, which holds its formula
+            formula = function.py_func.__closure__[0].cell_contents
+            names.append(formula.py_func.__qualname__)
+            n_formulas += 1
+    assert n_formulas >= 12
+    assert len(set(names)) == len(names)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lwcore.experiment import running
-from lwcore.network import Network, batch_indices, train
+from lwcore.network import Network, Progress, batch_indices, train
 from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
 from tests import oracles
@@ -103,3 +103,14 @@ def test_bad_input_is_named_before_any_step():
         with pytest.raises(ArgumentError, match=message):
             train(network, Sequences(*wrong), **SETTINGS)
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+
+
+def test_a_state_that_was_rounded_is_refused():
+    network, data = setting()
+    kept = []
+    train(network, data, **SETTINGS | {"steps": 3}, on_step=lambda state: kept.append(vars(state)))
+    good = copy.deepcopy(kept[-1])
+    rounded = {name: value.float() for name, value in good["network"].items()}
+    words = r"^resume_from\.network\.weight = .*: must be of torch\.float64"
+    with pytest.raises(ArgumentError, match=words):
+        train(network, data, **SETTINGS, resume_from=Progress(**good | {"network": rounded}))
