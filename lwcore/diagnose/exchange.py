@@ -134,7 +134,8 @@ class Exchange:
             is_new = not before
             for own, known in zip(found, before, strict=False):
                 is_new |= not np.array_equal(own.last, known.last)
-                is_new |= not np.array_equal(own.first, known.first)
+                # how far back an entry looks is not asked, as bits of far steps hardly move it
+                is_new |= not np.array_equal(own.first < own.last, known.first < known.last)
             if not is_new and round_ + 1 >= least and self._is_whole(run, at_once, found):
                 return [Times(np.where(t.last < 0, -1, t.first), t.last) for t in found]
         require("model", "values that some step reaches in few sequences alone", False, _GATED)
