@@ -361,6 +361,8 @@ def _first(
     cut = [row for row in rows if row.verdict is Verdict.NO_GRADIENT]
     if cut and len(cut) < len(rows):
         said += f". At {_lags(cut)} there is no gradient at all"
+        if attrs.get("route") == "uses":
+            said += ": no use of a parameter ends there, though a convolution may read there"
     return f"{said}."
 
 
