@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -93,43 +89,6 @@ def test_three_lines_are_enough():
 
 
 # Of a vocabulary of 50,000, as a process of its own has it: what it takes beyond its libraries.
-MEMORY = """
-import resource
-import torch
-from torch import nn
-from lwcore.diagnose import diagnose
-
-class Words(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.rnn = nn.Embedding(50_000, 8), nn.GRU(8, 8, batch_first=True)
-        self.show = nn.Linear(8, 50_000)
-
-    def forward(self, tokens):
-        return self.show(self.rnn(self.embed(tokens))[0])
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-tokens = torch.randint(50_000, (100, 13))
-batch = tokens[:, :-1], tokens[:, 1:]
-how = {"parameters": ["embed", "rnn", "show"], "source": "target", "progress": False}
-before = peak()
-diagnose(Words().eval(), batch, [1, 8], **how)
-print(peak() - before)
-"""
-
-
-@pytest.mark.slow
-def test_memory_is_bounded_for_a_large_vocabulary():
-    """All predictions together take 240 MB, and what is made of them twice as much again: with them,
-    1,360 MB; a few sequences at a time, 510 MB."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert int(done.stdout) / 1024 < 600
-
-
 def test_windows_do_not_depend_on_the_unit_of_the_loss_or_on_batches(found):
     tiny = measured(loss=lambda p, y: 1e-6 * (p - y).square().mean())
     np.testing.assert_allclose(tiny.data.required, found.data.required, rtol=1e-3)

@@ -19,6 +19,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 
 ROOT = Path(__file__).parents[2]
 ASSIGNED = re.compile(r"^ *([A-Z][a-z]\w*): ?\w* = |^ *([A-Z][a-z]\w*) = (.*)", re.MULTILINE)
+NO_PAGE = re.compile(r'<li><a href="builtins.html">builtins</a></li>')
 LINK_BACK = re.compile(r'<a class="viewcode-back" .*?</a>')
 
 
@@ -159,6 +160,8 @@ def drop_links_back(app, pagename, templatename, context, doctree):
     """
     if pagename.startswith("_modules/lwcore/"):
         context["body"] = LINK_BACK.sub("", context["body"])
+    if pagename == "_modules/index":  # it lists a module without a page, too
+        context["body"] = NO_PAGE.sub("", context["body"])
 
 
 def setup(app):

@@ -83,7 +83,7 @@ class ForkingProcess:
 
     def fork(self, command, folder, environment):
         """Start a kernel."""
-        request = {"arguments": command[1:], "folder": folder, "environment": environment}
+        request = {"arguments": command[1:], "folder": str(folder), "environment": environment}
         with self.lock:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()

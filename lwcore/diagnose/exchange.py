@@ -252,7 +252,7 @@ def _mixed(base: Rows, others: Rows, is_other: Tensor) -> Rows:
     """Return entries of others where it is said so, along the first axes."""
     mixed = Rows(base.leaves)
     for index, (leaf, other) in enumerate(zip(base.leaves, others.leaves, strict=True)):
-        if leaf is not None and leaf.ndim >= is_other.ndim:
+        if leaf is not None and leaf.shape[: is_other.ndim] == is_other.shape:
             where = is_other.to(leaf.device)
             where = where.reshape(*where.shape, *[1] * (leaf.ndim - where.ndim))
             mixed.leaves[index] = torch.where(where, other, leaf)
