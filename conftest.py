@@ -78,38 +78,44 @@ class TextNotebook(IPyNbFile):
         return [REFERENCES / "sanitize.cfg"]
 
     def collect(self):
-        """Give one test for each code cell."""
-        self.nb = executed.read(self.path)
-        path = self.reference_path
-        recorded = json.loads(path.read_text()) if path.exists() else {}
-        self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
+        """Give one test for each code cell; what is in the cells is read when they are tried."""
         text = self.path.read_text(encoding="utf-8").splitlines()
-        lines = [number for number, line in enumerate(text, 1) if FENCE.match(line)]
-        code_cells = [copy.copy(cell) for cell in self.nb.cells if cell.cell_type == "code"]
-        keys = [source_hash(cell) for cell in code_cells if "nbval-check-output" in tags(cell)]
-        former = former_keys(list(recorded), keys)
-        self.records = {key: recorded.get(key) for key in keys}
-        for number, (cell, line) in enumerate(zip(code_cells, lines, strict=True)):
-            key = source_hash(cell)
-            reference = recorded.get(former.get(key, key))
-            # nbval takes a cell without a count for one that was never run, and compares nothing
-            cell.execution_count = 1
-            cell.outputs = [*map(nbformat.from_dict, reference or [])]
-            options = defaultdict(bool, find_metadata_tags(cell.metadata))
+        self.lines = [number for number, line in enumerate(text, 1) if FENCE.match(line)]
+        for number, line in enumerate(self.lines):
             test = TextNotebookCell.from_parent(
-                self, name=f"Cell {number + 1}", cell_num=number, cell=cell, options=options
+                self, name=f"Cell {number + 1}", cell_num=number, cell=None, options=None
             )
             test.line = line
-            test.has_reference = reference is not None
             yield test
 
     def setup(self):
-        """Get the cells' outputs: up to the first that fails, if one does."""
+        """Get the cells' recorded outputs, and those of now: up to the first cell that fails."""
         self.setup_sanitize_files()
-        notebook = self.nb
+        self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
+        notebook = executed.read(self.path)
+        self.read_records([cell for cell in notebook.cells if cell.cell_type == "code"])
         with suppress(CellExecutionError):  # the cell that failed says so in its own test
             notebook = executed.executed(self.path, notebook)
         self.outcomes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def read_records(self, code_cells):
+        """Read what is on record for each cell, as the outputs of a copy of it."""
+        path = self.reference_path
+        recorded = json.loads(path.read_text()) if path.exists() else {}
+        keys = [source_hash(cell) for cell in code_cells if "nbval-check-output" in tags(cell)]
+        former = former_keys(list(recorded), keys)
+        self.records = {key: recorded.get(key) for key in keys}
+        self.code_cells = []
+        self.references = []
+        for code_cell, _ in zip(code_cells, self.lines, strict=True):
+            key = source_hash(code_cell)
+            reference = recorded.get(former.get(key, key))
+            cell = copy.copy(code_cell)
+            # nbval takes a cell without a count for one that was never run, and compares nothing
+            cell.execution_count = 1
+            cell.outputs = [*map(nbformat.from_dict, reference or [])]
+            self.code_cells.append(cell)
+            self.references.append(reference)
 
     def teardown(self):
         """Write what was recorded, without the records of cells that are gone."""
@@ -130,6 +136,8 @@ class TextNotebookCell(IPyNbCell):
 
     def runtest(self):
         """See that the cell ran; compare or record its outputs."""
+        self.cell = self.parent.code_cells[self.cell_num]
+        self.options = defaultdict(bool, find_metadata_tags(self.cell.metadata))
         outcome = self.parent.outcomes[self.cell_num]
         self.test_outputs = coalesce_streams(outcome.outputs)
         for output in self.test_outputs:
@@ -151,7 +159,7 @@ class TextNotebookCell(IPyNbCell):
         notebook = self.path.relative_to(self.config.rootpath).as_posix()
         record = f".venv/bin/python -m pytest {notebook} --refresh-references"
         recorded_outputs = coalesce_streams(self.cell.outputs)
-        if not self.has_reference:
+        if self.parent.references[self.cell_num] is None:
             raise CellFailure(
                 "what this cell prints is to be checked, and nothing is recorded. "
                 f"To record it: {record}"

@@ -235,7 +235,7 @@ class Scripted(Net):
         super().__init__()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that PyTorch gives scripts up
-            self.show = torch.jit.trace(self.show, torch.zeros(1, 4))
+            self.show = torch.jit.trace(self.show, torch.zeros(1, 4), check_trace=False)
 
 
 class Holds(Net):

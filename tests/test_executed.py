@@ -34,6 +34,8 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.setattr(executed, "ROOT", tmp_path)
     monkeypatch.setattr(executed, "STORE", tmp_path / "_build" / "cache")
     monkeypatch.setattr(executed, "LOG", tmp_path / "_build" / "log")
+    # an ordinary kernel: these notebooks need no library that is worth to be forked with
+    monkeypatch.setattr(executed, "use_forked_kernels", lambda: None)
     return tmp_path
 
 

@@ -1,8 +1,5 @@
 """What surrounds a run changes no bit of it: it is held, and given back, or refused by name."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -115,17 +112,3 @@ def test_threads_take_turns_with_the_same_bits(undisturbed):
         members = list(pool.map(lambda seed: run_member(ONE, "DiagGate", seed), (1, 2, 1)))
     for member in (members[0], members[2]):
         xr.testing.assert_identical(member, undisturbed)
-
-
-@pytest.mark.slow
-def test_digits_are_one_for_any_number_of_threads_and_others_by_other_instructions():
-    """Which a variable of the environment may choose; it is read as a library is loaded."""
-    program = "from lwcore.experiment import surroundings; print(surroundings.arithmetic())"
-    found = []
-    for variables in ({"OMP_NUM_THREADS": "8"}, {"ATEN_CPU_CAPABILITY": "default"}):
-        command = [sys.executable, "-W", "ignore", "-c", program]
-        found.append(
-            subprocess.check_output(command, text=True, env=os.environ | variables).strip()
-        )
-    assert found[0] == surroundings.arithmetic()
-    assert found[1] != surroundings.arithmetic()
