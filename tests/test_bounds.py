@@ -2,13 +2,12 @@
 tests, and each other."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, optimize, stats
+from scipy import stats
 
 from lwcore.detection import (
     binary_entropy,
@@ -149,10 +148,10 @@ def test_rates_of_the_quadratic_limit():
     n = 10**6
     tiny = 1e-9
     of_all = kl_divergence(tiny, alpha, 1.0, n)
-    of_mean = kl_divergence(tiny, alpha, 1.0, n, "mean")
-    optimal = lan_divergence(tiny, alpha, 1.0, n, "likelihood")
-    assert optimal == pytest.approx(of_all, rel=1e-8, abs=0)
-    assert lan_divergence(tiny, alpha, 1.0, n, "mean") == pytest.approx(of_mean, rel=1e-8, abs=0)
+    for detector in ("likelihood", "mean"):
+        exact = kl_divergence(tiny, alpha, 1.0, n, detector)
+        limit = lan_divergence(tiny, alpha, 1.0, n, detector)
+        assert limit == pytest.approx(exact, rel=1e-8, abs=0)
     # Eq. (32) as printed exceeds what all N sequences together have, however small the shift
     as_printed = lan_divergence(tiny, alpha, 1.0, n, "paper_v2")
     assert as_printed / of_all == pytest.approx(n ** (2 / alpha - 1), rel=1e-6)
@@ -169,53 +168,24 @@ def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("alpha", "shift"), [(1.2, 1.5), (1.8, 0.2)])
-def test_two_and_three_sequences_by_enumeration(alpha, shift):
+def test_two_sequences_by_enumeration(alpha, shift):
     of_one = log_ratios(alpha, shift, 1500)
     of_two = of_one[:, None] + of_one
     information = LOG_2 - np.logaddexp(0, -of_two).mean()
     assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(information, rel=2e-3)
     error = detection_error(2, shift, 1.0, alpha, "likelihood")
     assert error == pytest.approx((of_two < 0).mean(), rel=2e-3)
-    of_three = sums_of_three(log_ratios(alpha, shift, 160))
-    error = detection_error(3, shift, 1.0, alpha, "likelihood")
-    assert error == pytest.approx((of_three < 0).mean(), rel=2e-2)
 
 
-def sums_of_three(ratios):
-    """Return all sums of three of some numbers."""
-    return ratios[:, None, None] + ratios[:, None] + ratios
+@pytest.mark.parametrize("n", [2, 3, 7, 20])
+def test_error_next_to_the_gaussian_is_the_gaussians(n):
+    """Computed as for any other law; but for errors so rare that the tail makes them."""
+    shift = np.array([0.01, 0.5])
+    error = detection_error(n, shift, 1.0, 2 - 1e-9, "likelihood")
+    np.testing.assert_allclose(error, stats.norm.sf(shift * math.sqrt(n / 2)), rtol=1e-8)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5)])
-def test_error_of_two_sequences_by_a_double_integral(alpha, shift):
-    """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller
-    is an interval between two roots."""
-    law = SymmetricStable(alpha)
-
-    def ratio(log_x):
-        return float(law.logpdf(math.exp(log_x) - shift) - law.logpdf(math.exp(log_x) + shift))
-
-    how = {"bounds": (-5, 8), "method": "bounded", "options": {"xatol": 1e-10}}
-    peak = optimize.minimize_scalar(lambda t: -ratio(t), **how).x
-
-    # a density in log |x|, x one value: the other's ratio outweighs it on the wrong side
-    def wrong(log_x):
-        side = (-50, peak) if log_x > peak else (peak, 80)
-        other = optimize.brentq(lambda t: ratio(t) - ratio(log_x), *side, xtol=1e-13)
-        near, far = np.exp(sorted([log_x, other]))
-        outweighed = law.cdf(-near - shift) - law.cdf(-far - shift)
-        outweighs = law.cdf(far - shift) - law.cdf(near - shift)
-        x = math.exp(log_x)
-        return float(x * (law.pdf(x - shift) * outweighed + law.pdf(-x - shift) * (1 - outweighs)))
-
-    ends = [-30, math.log(shift), peak, peak + 40 / alpha]
-    how = {"epsabs": 1e-11, "epsrel": 1e-8, "limit": 200}
-    expected = sum(integrate.quad(wrong, *piece, **how)[0] for piece in pairwise(ends))
-    assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx(expected, rel=3e-7)
-
-
-@pytest.mark.parametrize(("alpha", "shift"), [(1.5, 1.5), (1.99, 1e6), (1.9999, 1e3)])
+@pytest.mark.parametrize(("alpha", "shift"), [(1.5, 1.5), (1.9999, 1e3)])
 def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
     """Where a Gaussian's bell has a thin tail, the swings of Fourier's integral cancel to 1e-5."""
     law = SymmetricStable(alpha)
@@ -246,7 +216,7 @@ def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
     assert found == pytest.approx(expected, rel=2e-3, abs=0)
 
 
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(
     alpha=alphas,
     shift=st.floats(-3, 0.6).map(lambda log_shift: 10**log_shift),
@@ -255,12 +225,10 @@ def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
 )
 def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha, shift, n, unit):
     def errors(n, shift, unit=1.0):
-        return np.array(
-            [
-                detection_error(n, unit * shift, unit, alpha, detector)
-                for detector in EXACT_DETECTORS
-            ]
-        )
+        of_detectors = []
+        for detector in EXACT_DETECTORS:
+            of_detectors.append(detection_error(n, unit * shift, unit, alpha, detector))
+        return np.array(of_detectors)
 
     by_test = errors(n, shift)
     mean, likelihood, median = by_test
@@ -284,7 +252,8 @@ def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha
 
 
 def test_information_of_an_odd_number_of_sequences_where_its_characteristic_function_turns_sign():
-    of_three = sums_of_three(log_ratios(1.2, 3.0, 160))
+    of_one = log_ratios(1.2, 3.0, 160)
+    of_three = of_one[:, None, None] + of_one[:, None] + of_one
     information = LOG_2 - np.logaddexp(0, -of_three).mean()
     assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
 
@@ -387,10 +356,9 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
     np.testing.assert_allclose(necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25), needed)
 
 
-@pytest.mark.parametrize("u", [1.0])
-def test_median_test_of_very_many_values_errs_as_the_central_limit_says(u):
+def test_median_test_of_very_many_values_errs_as_the_central_limit_says():
     density = SymmetricStable(1.5).pdf(0.0)
     for count in (1e11, 1e13, 1e16, 1e30, 1e150):
-        shift = u / (2 * density * math.sqrt(count))
+        shift = 1 / (2 * density * math.sqrt(count))
         found = detection_error(2 * math.floor(count / 2), shift, 1.0, 1.5, "median")
-        assert found == pytest.approx(stats.norm.sf(u), rel=1e-9)
+        assert found == pytest.approx(stats.norm.sf(1), rel=1e-9)

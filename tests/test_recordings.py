@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import nn
 
 from benchmarks.recordings import (
     clock,
@@ -18,11 +17,8 @@ from benchmarks.recordings import (
 )
 from book.chapters.dose import (
     COUNTS,
-    EVERY,
-    TASKS,
     Condition,
     Learner,
-    Recall,
     Regression,
     searches,
 )
@@ -108,60 +104,28 @@ def test_a_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
     assert tried == dose.FEWER[: len(smaller) + 1]
 
 
-@pytest.mark.parametrize(("cell", "optimizer"), [("MinGRU", "adamw")])
-def test_training_side_by_side_is_training_alone(cell, optimizer):
-    conditions = [Condition(cell, gate, "recall", 10, optimizer) for gate in (0.05, 0.3, 0.7)]
-    members = [
-        stacked.Member(condition, "learned", count, 991)
-        for condition, count in zip(conditions, (16, 64, 256), strict=True)
-    ]
-    ended = {}
-
-    def watch(step, stack):
-        if step == 30:
-            ended.update({k: p.detach().clone() for k, p in stack.named_parameters()})
-
-    stacked.train(members, 50, watch)
-    for k, member in enumerate(members):
-        alone = Learner(member.condition, Recall(10), member.seed)
-        descent = dose.OPTIMIZERS[optimizer](alone.parameters())
-        inputs, targets = stacked._Batches(member, Recall(10)).draw(EVERY)
-        for step in range(30):
-            descent.zero_grad()
-            Recall(10).loss(alone(inputs[step]), targets[step]).backward()
-            nn.utils.clip_grad_norm_(alone.parameters(), 1.0)
-            descent.step()
-        for name, parameter in alone.named_parameters():
-            found = ended[name.replace(".", "_")][k]
-            torch.testing.assert_close(found, parameter.detach(), rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize(("cell", "task"), [("ConstGate", "recall"), ("LSTM", "regression")])
-def test_the_whole_is_the_gradient_of_each_sequence(cell, task, monkeypatch):
+def test_the_whole_is_the_gradient_of_each_sequence(monkeypatch):
     monkeypatch.setattr(visibility, "SEQUENCES", 6)
-    condition = Condition(cell, 0.2, task, 15)
-    learner = Learner(condition, TASKS[task](15), 4)
+    condition = Condition("LSTM", 0.2, "regression", 15)
+    task = Regression(15)
+    learner = Learner(condition, task, 4)
     part, whole = visibility.gradients(learner, condition, 4)
-    inputs, targets = TASKS[task](15).sample(6, np.random.default_rng([4, 1]), fresh=True)
-    if targets.is_floating_point():
-        targets = targets.double()
+    inputs, targets = task.sample(6, np.random.default_rng([4, 1]), fresh=True)
     exact = learner.double()
     for n in range(6):
-        loss = TASKS[task](15).loss(exact(inputs[n : n + 1].double()), targets[n : n + 1])
+        loss = task.loss(exact(inputs[n : n + 1].double()), targets[n : n + 1].double())
         expected = flat(torch.autograd.grad(loss, list(exact.cell.parameters())))
         size = expected.norm().item()
         torch.testing.assert_close(whole[n], expected, rtol=1e-9, atol=1e-12 * size)
     assert 0 < part.norm() < whole.norm()
 
 
-@pytest.mark.parametrize("cell", tangent_kernel.CELLS)
-def test_a_kernel_explains_what_the_dual_problem_says(cell):
-    condition, task = Condition(cell, 0.2, "regression", 5), Regression(5)
-    learner = Learner(condition, task, 907, hidden=6).double()
+def test_a_kernel_explains_what_the_dual_problem_says():
+    task = Regression(5)
+    learner = Learner(Condition("LSTM", 0.2, "regression", 5), task, 907, hidden=6).double()
     rng = np.random.default_rng(1)
-    inputs, targets, test_inputs, test_targets = [
-        tensor.double() for count in (6, 8) for tensor in task.sample(count, rng)
-    ]
+    inputs, targets = map(torch.Tensor.double, task.sample(6, rng))
+    test_inputs, test_targets = map(torch.Tensor.double, task.sample(8, rng))
     data = (inputs, targets), (test_inputs, test_targets)
     shares = tangent_kernel.kernel_shares(learner, task, *data, (3, 6))
 

@@ -1,7 +1,7 @@
 """Repeat or renew: the compiled descent is PyTorch's, and the rules say what made data deserve."""
 
 import hashlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ from benchmarks.recordings import mingru_descent, repeat
 from benchmarks.recordings.repeat import Arm
 from book.chapters import repeat_rules
 from book.chapters.dose import OPTIMIZERS, TASKS, Condition, Learner
-from book.chapters.repeat import recorded
 
 SEED = 990  # not of the experiment
 SEEDS = repeat.SEEDS
@@ -47,53 +46,6 @@ def test_the_envelope_is_the_exact_one():
     assert repeat.drawn(arm, SEED).envelope(inputs) == pytest.approx(
         followed.envelope(inputs), 1e-5
     )
-
-
-def test_a_batch_is_used_again_or_renewed():
-    rng = np.random.default_rng(0)
-    (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5, supply="again"), rng))
-    assert len(inputs) == 32
-    assert (index == np.arange(32)).all()
-    assert len(index) == 20
-    (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5), rng))
-    assert len(inputs) == 640
-    assert len(np.unique(index)) == 640
-    (inputs, _), index = next(repeat.batches(Arm("MinGRU", 0.5, supply="set", count=40), rng))
-    assert len(inputs) == 40
-    assert index.shape == (20, 32)
-    assert all(len(np.unique(step)) == 32 for step in index)
-
-
-@pytest.mark.parametrize("start", ["shifted", "candidates"])
-def test_what_is_carried_over(monkeypatch, start):
-    monkeypatch.setattr(repeat, "MEMORISED", 40)
-    arm = Arm("MinGRU", 0.5, rate=0.03, start=start)
-    repeat._before.cache_clear()
-    drawn, found = repeat.opened(Arm("MinGRU", 0.5, rate=0.03), SEED), repeat.opened(arm, SEED)
-    before = repeat._before(Arm("MinGRU", 0.5, rate=0.03, cap=0), SEED, "memorise")
-    repeat._before.cache_clear()
-    inputs, _ = repeat.sample(arm, 256, np.random.default_rng([SEED, 1]))
-    source = before if start in ("shifted", "gates") else drawn
-    assert found.envelope(inputs) == pytest.approx(source.envelope(inputs), rel=1e-3)
-    masks = found.shape.masks()
-    changed = {"gates": "gates", "candidates": "candidates", "shifted": "gate biases"}
-    moved = found.vector != drawn.vector
-    if start in changed:
-        assert moved.any()
-        assert not (moved & ~masks[changed[start]]).any()
-    assert not (moved & masks["readout"]).any()
-
-
-def test_a_part_is_recorded_whole_and_not_again(tmp_path, monkeypatch):
-    arms = [Arm("MinGRU", 0.05, lag=3, supply=supply, cap=40) for supply in ("fresh", "again")]
-    monkeypatch.setattr(repeat, "arms_of", lambda part: arms)
-    repeat.record("rivals", 31, tmp_path)
-    (path,) = tmp_path.glob("*.csv")
-    content = path.read_bytes()
-    monkeypatch.setattr(repeat, "train", None)
-    repeat.record("rivals", 31, tmp_path)
-    assert path.read_bytes() == content
-    assert list(recorded("rivals", tmp_path)["supply"]) == ["fresh", "again"]
 
 
 def trainings(log_steps, spread=0.2, rng=None, **columns):
@@ -234,9 +186,17 @@ def test_recorded_files_are_those_that_were_digested():
     assert found == digests
 
 
-def test_a_recorded_training_comes_out_again():
-    row = recorded("speed-mingru", RESULTS).iloc[1]
-    (arm,) = [arm for arm in repeat.arms_of("speed-mingru")
-              if (arm.gate, arm.supply, arm.optimizer) == (row.gate, row.supply, row.optimizer)]  # fmt: skip
-    again, _ = repeat.train(arm, int(row.seed))
-    assert (again["steps"], again["end"]) == (row.steps, row.end)
+@pytest.mark.parametrize("part", ["clock", "clock-again", "columns", "gates", "rivals"])
+def test_a_recorded_training_comes_out_again(part):
+    """Batches drawn from a set, used again, or renewed; and a start from where another ended."""
+    rows = pd.read_csv(RESULTS / f"{part}-31.csv").query("cell == 'MinGRU'")
+    row = rows.sort_values("steps", kind="stable").iloc[0]
+    (arm,) = (arm for arm in repeat.arms_of(part) if is_of(row, arm))
+    again, _ = repeat.train(arm, 31)
+    assert (again["steps"], again["end"]) == (row["steps"], row["end"])
+    assert again["envelope"] == pytest.approx(row["envelope"], rel=1e-3)
+
+
+def is_of(row, arm):
+    """Say whether a row is of a training."""
+    return all(row[name] == value for name, value in asdict(arm).items())
