@@ -5,6 +5,7 @@ Every cell, with and without layer normalisation, and with strong couplings.
 
 from functools import partial
 
+import hypothesis
 import torch
 from torch import Tensor
 
@@ -18,6 +19,8 @@ for _name in FAMILIES:
     EVERY += [_name, f"{_name}+norm"]
 CELLS = [name for name in EVERY if not name.startswith("Min")]  # those with recurrent weights
 close = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
+# of a property that is tried of every family
+few_examples = hypothesis.settings(max_examples=hypothesis.settings().max_examples // 4)
 
 
 def make(

@@ -15,13 +15,14 @@ from torch import nn
 from lwcore.cells import GRU, LSTM
 from lwcore.cells.kernels import linear_scan
 from tests import oracles
-from tests.networks import EVERY, FAMILIES, draw, make
+from tests.networks import EVERY, FAMILIES, draw, few_examples, make
 
 DOUBLE = torch.float64
 LAYERS = [(LSTM, nn.LSTM), (GRU, nn.GRU)]
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@few_examples
 @given(
     seed=st.integers(0, 2**31),
     batch=st.integers(1, 3),
