@@ -18,20 +18,15 @@ RANGE = {"bracket": "range"}
         # a share is a percentage, whole; with a decimal only where small and well known
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE}, "26 % (range 19–30 %)"),
         ((0.0098, 0.009, 0.0106), {"unit": "share", "trials": 20_000}, "1.0 % [0.9, 1.1]"),
-        ((0.9999,), {"unit": "share"}, "over 99 %"),
         # counts come first for few trials; nothing and all have a bound
         ((62 / 68, 0.82, 0.97), {"unit": "cases", "trials": 68}, "62 of 68 (91 % [82, 97])"),
-        ((62 / 68,), {"unit": "cases", "trials": 68, "form": "prose"}, "62 of 68 (91 %)"),
         ((0.0, 0.0, 0.16843), {"unit": "cases", "trials": 20}, "0 of 20 (at most 17 %)"),
-        ((1.0, 0.9, 1.0), {"unit": "cases", "trials": 34}, "34 of 34 (at least 90 %)"),
         ((0.0, 0.0, 0.842), {"unit": "factor"}, "0 (at most 0.85)"),
         # half the bracket has one digit, or two from a 1 on
         ((2.013, 1.402, 2.518), {"unit": "factor"}, "2.0 times [1.4, 2.5]"),
-        ((1.0084, 0.8223, 1.208), {}, "1.01 [0.82, 1.21]"),
         # each number has a place of its own where the ends are several times each other
         ((12.0, 5.4, 53.9), {"unit": "factor", **RANGE}, "12 times (range 5–50)"),
         # whole things keep two digits
-        ((32.0, 3.0, 64.0), {"unit": "steps", **RANGE}, "32 steps (range 3–64)"),
         ((123_456.0,), {"unit": "count"}, "120,000"),
         # an exponent has two decimals
         ((-0.0496, -0.647, 0.234), {"unit": "exponent", **RANGE}, "−0.05 (range −0.65 to 0.23)"),
@@ -39,15 +34,11 @@ RANGE = {"bracket": "range"}
         ((2.0,), {"unit": "factor", "form": "prose"}, "twice"),
         ((113_070.0,), {"unit": "factor"}, "1.1×10⁵ times"),
         ((1059.0, 57.5, 2.8e11), {"unit": "factor", **RANGE}, "1,000 times (range 60 to 3×10¹¹)"),
-        ((1059.0, 57.5, 2.8e11), {"unit": "factor", "form": "prose", **RANGE}, "at least 57 times"),
         # a difference has a word for its sign
-        ((-16, -32, 0), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
-         "16 steps shorter (range 0–32)"),
         ((5, -3, 64), {"unit": "steps", **RANGE, "direction": ("longer", "shorter"),
                        "over": "seeds", "count": 8},
          "5 steps longer (range 3 shorter to 64 longer, eight seeds)"),
         # what is left of an identity, chance, what a range is over
-        ((2.68e-15,), {"unit": "rounding", "form": "prose"}, "to rounding"),
         ((2.68e-15,), {"unit": "rounding"}, "2.7×10⁻¹⁵"),
         ((2.0, 1.999, 2.001), {"unit": "exponent", **RANGE, "over": "cells", "count": 6},
          "2.00 (all six cells)"),
@@ -94,22 +85,6 @@ def test_what_is_printed_of_an_interval_is_near_it(triple):
             scales = [number * math.log(high / low)]
         tolerance = 0.51 * max(scales)
         assert read(text) == pytest.approx(number, abs=tolerance, rel=0.5 if low > 0 else 1e-9)
-
-
-@given(
-    TRIPLES, st.sampled_from(Unit), st.sampled_from(Bracket), st.sampled_from(["table", "prose"])
-)
-def test_no_text_has_a_negative_zero_a_hyphen_or_a_bracket_without_a_kind(
-    triple, unit, bracket, form
-):
-    text = printed(*triple, unit=unit, bracket=bracket, form=form)
-    assert not re.search(r"−0(?:\.0*)?(?![\d.])", text)
-    assert "-" not in text
-    assert "e+" not in text
-    for inside in re.findall(r"\(([^)]*)\)", text):
-        assert re.match(r"range|at (?:most|least)|all", inside)
-    if bracket != Bracket.INTERVAL:
-        assert "[" not in text
 
 
 @given(st.floats(1e-6, 1e6), st.floats(31, 1e6))

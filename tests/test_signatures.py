@@ -107,10 +107,13 @@ def test_functions_and_classes_that_say_what_they_take_check():
 def test_no_switch_of_the_interpreter_removes_a_check():
     """Python has -O, and jaxtyping a variable of its own."""
     program = """
-import torch
-from lwcore.gradient import unit_length
+import numpy
+from jaxtyping import Float
 from lwcore.detection import rate_exponent
-for call in (lambda: rate_exponent(3.0), lambda: unit_length(torch.ones(2, dtype=int))):
+from lwcore.signatures import checked
+@checked
+def work(x: Float[numpy.ndarray, "A B"]): ...
+for call in (lambda: rate_exponent(3.0), lambda: work(numpy.ones(3))):
     try:
         call()
     except ValueError as error:
@@ -118,7 +121,7 @@ for call in (lambda: rate_exponent(3.0), lambda: unit_length(torch.ones(2, dtype
 """
     environment = os.environ | {"JAXTYPING_DISABLE": "1", "PYTHONOPTIMIZE": "2"}
     printed = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert re.fullmatch(r"alpha = 3\.0: must be .*\n\w+ = .*: must be .*\n", printed)
+    assert re.fullmatch(r"alpha = 3\.0: must be .*\nx = .*: must be .*\n", printed)
 
 
 def test_a_body_is_not_entered_with_a_mistake():
@@ -166,19 +169,13 @@ def test_kinds_of_numbers(value):
         assert holds(kind, value) == is_allowed
 
 
-Words = typing.Sequence[typing.Literal["a", "b"]]
-
-
 @pytest.mark.parametrize(
     ("hint", "value", "message"),
     [
-        (list[Count] | None, [1] * 500 + [0, 1], "x[500] = 0: must be a whole number, 1 or above."),
-        (Words, ("a", "b", "c"), "x[2] = 'c': must be one of 'a', 'b'."),
+        (list[Count] | None, [1, 0, 1], "x[1] = 0: must be a whole number, 1 or above."),
         (tuple[Count, str], (1,), "x = (1,): must be a tuple of a whole number, 1 or above and str."),
-        (dict[str, Count], {"a": 1, 2: 3}, "a key of x = 2: must be str."),
         (dict[str, list[Count]], {"a": [1], "b": [1, True]}, "x['b'][1] = True: must be a whole"),
         (Aim, Aim(TENSOR, TENSOR, None), "x.signs = None: must be Tensor."),
-        (Aim, (TENSOR, TENSOR, TENSOR), "x = (tensor("),
         (signatures.Lags, [1, True], "x = [1, True]: must be whole numbers from 1 on that increase: "
          "not truth values."),
         (Float[torch.Tensor, " B"] | None, torch.ones(2, 3), "must be a Tensor of type Float and"),
