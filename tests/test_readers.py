@@ -22,7 +22,7 @@ def forecast(keep):
 
 def test_a_forecaster_reads_that_its_day_drowns_and_what_keeping_more_does():
     plain = forecast(keep=0.0)
-    assert "a signal is detected, and needs more" in words(str(plain))
+    assert "a signal is found, and needs more" in words(str(plain))
     needed = [
         one.by_lag().set_index("lag").loc[23, "needed"] for one in (plain, forecast(keep=3.0))
     ]

@@ -147,9 +147,9 @@ def test_there_are_four_zeros():
     undecided = answered([INFINITE] * 4, low=[150, 60, 90, 500])
     nothing = answered([INFINITE] * 4, low=[INFINITE] * 4)
     said = {
-        no_dependence: "no signal is detected at lags 1–4 in the 100 that were read",
-        too_few: "a signal is detected, and needs more",
-        undecided: "No signal is detected, and signals up to lag 3 are not excluded",
+        no_dependence: "no signal is found at lags 1–4 in the 100 that were read",
+        too_few: "a signal is found, and needs more",
+        undecided: "No signal is found, and signals up to lag 3 are not excluded",
         nothing: "there is nothing to measure. At lags 1–4 the gradient is exactly 0",
     }
     for diagnosis, reason in said.items():
@@ -159,12 +159,12 @@ def test_there_are_four_zeros():
         may_help = diagnosis in (no_dependence, undecided)
         assert ("Give diagnose more than these 100" in words(str(diagnosis))) == may_help
         assert "A lag that does not show may still be learned" in words(str(diagnosis))
-    assert "At lag 2 a signal is detected that needs more: 200 sequences." in words(str(too_few))
+    assert "At lag 2 a signal is found that needs more: 200 sequences." in words(str(too_few))
 
 
 def test_no_signal_and_too_few_to_tell_do_not_read_alike():
     table = answered([INFINITE] * 2, low=[50, 300]).answer().table
-    assert table.iloc[:, 2].tolist() == ["unknown, read more", "none detected"]
+    assert table.iloc[:, 2].tolist() == ["unknown, read more", "none found"]
 
 
 def test_lags_without_a_gradient_and_lags_not_looked_at_are_told():
@@ -192,7 +192,7 @@ def test_an_answer_keeps_to_its_own_advice():
 
 def test_what_speaks_against_the_numbers_is_said_where_it_does():
     plain = words(str(answered([5.0])))
-    assert "a lag is detected in 4 of 1,000 draws. At most 10 are expected" in plain
+    assert "a signal is found in 4 of 1,000 draws. At most 10 are expected" in plain
     assert "few sequences make most of the noise" not in plain
     for name, value in {"tail_index": 0.9, "exponent": 7.0}.items():
         heavy = answered([5.0])

@@ -14,8 +14,8 @@ MEASURED = 512  # sequences behind the recorded `signal`, its mean in standard e
 KEY = ["cell", "gate", "task", "lag", "seed"]
 TOP = 1e12
 CURVES = {
-    "whole": (SHADES[0], "detect the lag\nin the noise of all lags\n(goes on to {top}) ↑"),
-    "own": (SHADES[2], "detect it in its own noise"),
+    "whole": (SHADES[0], "detect it in the noise\nof the whole gradient\n(up to {top}) ↑"),
+    "own": (SHADES[2], "detect the lag in its own noise"),
     "learn": (SHADES[1], "learn it: {first} → {last} sequences"),
 }
 

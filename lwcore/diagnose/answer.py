@@ -28,7 +28,7 @@ _FEW = 10  # sequences, as many of which would make the same noise
 _ALWAYS = (  # below each table
     "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
     "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on.",
-    "Detected is a signal above the noise of its lag alone. Enough are N(ℓ) sequences, which tell "
+    "Found is a signal above the noise of its lag alone. Enough are N(ℓ) sequences, which detect "
     "it in the noise of the whole gradient: the lag's part of their mean gradient has the right "
     "sign 9 times of 10. Take four times as many to be fairly sure. It is not how many it takes to "
     "learn the lag.",
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
     LIKELY = "likely"
     TOO_FEW = "not enough"
     UNKNOWN = "unknown, read more"
-    NO_SIGNAL = "none detected"
+    NO_SIGNAL = "none found"
     NO_GRADIENT = "no gradient there"
 
 
@@ -55,10 +55,10 @@ DETECTED = (Verdict.ENOUGH, Verdict.LIKELY, Verdict.TOO_FEW)
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
     Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
-    Verdict.TOO_FEW: "a signal is detected, and it needs more sequences",
-    Verdict.UNKNOWN: "no signal is detected, and the sequences that were read exclude none",
+    Verdict.TOO_FEW: "a signal is found, and it needs more sequences",
+    Verdict.UNKNOWN: "no signal is found, and the sequences that were read exclude none",
     Verdict.NO_SIGNAL: (
-        "no signal is detected. One that needs more sequences than were read would not show, nor "
+        "no signal is found. One that needs more sequences than were read would not show, nor "
         "one in the data that hardly gets through this network"
     ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
@@ -69,7 +69,7 @@ class LagRow(NamedTuple):
     """A lag, or a band of lags together, with the sequences N(ℓ) needed and what they mean.
 
     `needed` lies between `low` and `high`, a 95 % interval for all lags together. Of lags where no
-    signal is detected both are infinite, and `low` is no more than the sequences that were read.
+    signal is found both are infinite, and `low` is no more than the sequences that were read.
     """
 
     first: int
@@ -81,7 +81,7 @@ class LagRow(NamedTuple):
 
     @property
     def is_detected(self) -> bool:
-        """Whether a signal was detected."""
+        """Whether a signal was found."""
         return self.verdict in DETECTED
 
     @property
@@ -127,7 +127,7 @@ def stretches(rows: Sequence[LagRow]) -> list[tuple[int, int]]:
 def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
     """Return a row for each lag or band that was looked at, from the shortest on.
 
-    Where no signal is detected, noise has made the direction along which the lag was measured, and
+    Where no signal is found, noise has made the direction along which the lag was measured, and
     a bound along it says little of others. So none is taken to exclude more than was read.
     """
     n_read = float(data.attrs["sequences_read"])
@@ -332,14 +332,14 @@ def kind_of_zero(rows: Sequence[LagRow], n_read: int) -> str:
         )
     verdicts = {row.verdict for row in with_gradient}
     if Verdict.TOO_FEW in verdicts:
-        return "a signal is detected, and needs more"
+        return "a signal is found, and needs more"
     if Verdict.UNKNOWN in verdicts:
         furthest = max(row.last for row in rows if row.verdict is Verdict.UNKNOWN)
         return (
-            "too few sequences were read to tell. No signal is detected, and signals up to lag "
+            "too few sequences were read to tell. No signal is found, and signals up to lag "
             f"{furthest} are not excluded"
         )
-    return f"no signal is detected at {_lags(with_gradient)} in the {n_read:,} that were read"
+    return f"no signal is found at {_lags(with_gradient)} in the {n_read:,} that were read"
 
 
 def _lags(rows: Sequence[LagRow]) -> str:
@@ -385,7 +385,7 @@ def _then(
         needed = _about(easiest.needed, n_sequences)
         if len(wanting) > 1:
             needed = f"the easiest, {_lags([easiest])}, {needed}"
-        yield f"At {_lags(wanting)} a signal is detected that needs more: {needed}."
+        yield f"At {_lags(wanting)} a signal is found that needs more: {needed}."
     if gaps:
         first, last = gaps[0][0], gaps[-1][1]
         verb = "Lag {} was" if first == last else "Lags {} were"
@@ -492,7 +492,7 @@ def _sure(data: xr.Dataset) -> Iterator[str]:
     if _is_of_few(data):
         yield (
             "A few sequences make most of the noise. Intervals hold less often than they say, and "
-            "lags that are not there are detected more often than once in 100: take more sequences."
+            "lags that are not there are found more often than once in 100: take more sequences."
         )
     n_ends, n_drawn = int(attrs["end_points"]), int(attrs["end_points_drawn"])
     if n_drawn < n_ends:
@@ -502,7 +502,7 @@ def _sure(data: xr.Dataset) -> Iterator[str]:
         yield f"{without.count(', ') + 1} of the measured parameters get no gradient."
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
-        "False alarms: with each sequence's sign drawn at random, a lag is detected in "
+        "False alarms: with each sequence's sign drawn at random, a signal is found in "
         f"{false} draws. At most {SIGNIFICANCE * SIGN_DRAWS:.0f} are expected."
     )
     yield (

@@ -103,7 +103,7 @@ def diagnose(
     is looked at along its own mean direction, found on one half of the sequences, and held against
     the noise of the whole gradient along that direction, on the other half. That gives N(ℓ), the
     sequences needed to tell its sign with a chance of 10 % of the wrong one. A lag counts only if a
-    signal is detected there: if its mean is above zero, against the lag's own noise, by Holm's
+    signal is found there: if its mean is above zero, against the lag's own noise, by Holm's
     procedure over all lags at the level 1 %.
 
     **The time of a value is the last input step that reaches it.** It is measured: that step is

@@ -150,7 +150,7 @@ class Diagnosis:
         marks = []
         for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey")):
             marks += axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)
-        meanings = ["these are enough", "needs more sequences", "no signal detected"]
+        meanings = ["these are enough", "needs more sequences", "no signal found"]
         axes.legend(marks, meanings, fontsize=8)
         for first, last in lags_not_looked_at(rows, int(data.attrs["length"])):
             axes.axvspan(first - 0.5, last + 0.5, color="grey", alpha=0.12, lw=0, zorder=0)
