@@ -48,10 +48,8 @@ def test_a_measurement_is_a_number_with_an_interval():
         ({"at_most": 1}, Measured(1, 0, 1), True),
         ({"at_most": 1}, Measured(1, 0, 1.1), None),
         ({"at_most": 1}, Measured(2, 1.1, 3), False),
-        ({"at_least": 1}, Measured(2, 1, 3), True),
         ({"at_least": 1}, Measured(0, 0, 0.9), False),
         ({"at_least": 1, "at_most": 2}, Measured(1.5, 0.9, 1.6), None),
-        ({"at_least": 1, "at_most": 2}, Measured(3, 2.5, math.inf), False),
         ({"at_most": 0}, over(range(1, 16), units=4), None),  # too little coverage
         ({"at_most": 0}, over(range(1, 16), units=5), False),
         ({"at_most": 0, "units": 6}, over(range(1, 16), units=5), None),  # a seed is missing
@@ -128,15 +126,12 @@ def test_the_numbers_in_a_claims_words_are_computed():
 def test_a_reading_prints_its_number_in_its_unit_with_its_bracket():
     cells = Reading.model_validate(reading(unit="share", bracket="range", over="cells"))
     assert cells.printed(over([0.2, 0.3, 0.4, 0.3], units=2)) == "30 % (range 20–40 %, four cells)"
-    seeds = cells.model_copy(update={"over": "seeds"})
-    assert seeds.printed(over([0.2, 0.3, 0.4, 0.3], units=2)) == "30 % (range 20–40 %, two seeds)"
     cases = Reading.model_validate(reading(unit="cases", at_most=0.05))
     assert cases.printed(share(17, 27), "prose") == "17 of 27 (63 %)"
     assert cases.rule == "≤ 5 %"
     power = Reading.model_validate(reading(unit="exponent", bracket="range", over="rows"))
     found = over([-0.65, -0.05, 0.23], units=6)
     assert power.printed(found, "thousandfold fall") == "0.20 to 89 times (three rows)"
-    assert power.printed(found, "thousandfold fall, high") == "89"
     power.require_bracket(found)
     with pytest.raises(ValueError, match="must be what its cell gives, an interval"):
         power.require_bracket(share(1, 4))

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor as Pool
 
 import pytest
 from typer.testing import CliRunner
@@ -37,7 +38,8 @@ def test_list_names_what_ships():
 
 
 def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
-    command, there = ("run", mine, "--directory", tmp_path / "out"), tmp_path / "out" / "mine.nc"
+    command = ("run", mine, "--directory", tmp_path / "out")
+    there = tmp_path / "out" / "mine.nc"
     code, output = lw(*command)
     assert (code, f"{there}: the result" in output) == (0, True), output
     made = there.stat().st_mtime_ns
@@ -48,62 +50,47 @@ def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
     for word in ("revision: ", '"sequences":64', "ConstGate", "share of the variance"):
         assert word in output
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    code, output = lw("show", there, "--figure", tmp_path / "picture.xyz")
-    assert (code, "not supported" in output) == (2, True), output
     mine.write_text(MINE.replace("seeds = [1]", "seeds = [2]"))
     code, output = lw(*command)
     assert (code, "holds another configuration" in output) == (2, True), output
-    assert lw(*command, "--no-resume")[0] == 0
-    assert there.stat().st_mtime_ns != made
 
 
 @pytest.mark.slow
-def test_a_sweep_on_processes_is_the_one_that_is_made_here(mine, tmp_path):
-    mine.write_text(MINE + NOISES)
+def test_a_sweep_on_processes_is_the_one_that_is_made_here(mine, tmp_path, monkeypatch):
+    """One process is enough: it takes seconds to start."""
+    monkeypatch.setattr(running, "ProcessPoolExecutor", lambda _, *rest: Pool(1, *rest))
+    mine.write_text(f"{MINE}measured = false\ntraining.steps = 5\n{NOISES}")
     code, output = lw("run", mine, "--directory", tmp_path / "there", "--executor", "processes")
     assert (code, "mine.nc: the result" in output) == (0, True), output
     assert lw("run", mine, "--directory", tmp_path)[0] == 0
     assert (tmp_path / "there" / "mine.nc").read_bytes() == (tmp_path / "mine.nc").read_bytes()
 
 
-LONG = f"{MINE}[training]\nsteps = 200\n"  # enough to be met at a step in the middle
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    """The bytes of a long training that nobody ends."""
-    folder = tmp_path_factory.mktemp("alone")
-    (folder / "mine.toml").write_text(LONG)
-    assert lw("run", folder / "mine.toml", "--directory", folder)[0] == 0
-    return (folder / "mine.nc").read_bytes()
+# enough to be met at a step in the middle
+LONG = f"{MINE}measured = false\n[training]\nsteps = 200\ncheckpoint_every = 10\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_interrupt_or_crash_leaves_a_clean_state_from_which_a_run_goes_on(
-    mine, uninterrupted, tmp_path, sent
-):
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(mine, tmp_path):
     """A real process, in the middle of a training; then the same command."""
     mine.write_text(LONG)
-    there, start = tmp_path / "there", "from lwcore.cli import app; app()"
+    there = tmp_path / "there"
+    start = "from lwcore.cli import app; app()"
     command = [sys.executable, "-c", start, "run", str(mine), "--directory", str(there)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command) as process:
         while process.poll() is None and not list(there.rglob("*.checkpoint")):
-            time.sleep(0.002)
-        process.send_signal(sent)
-        said = process.communicate()[1]
-    assert process.returncode == (130 if sent == signal.SIGINT else -signal.SIGKILL)
-    assert sent == signal.SIGKILL or said.splitlines()[-1].startswith("Interrupted.")
-    assert "Traceback" not in said
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
     (partial,) = there.iterdir()
-    assert running.load_checkpoint(partial / "0-ConstGate-1.checkpoint")[0].step > 0
-    assert lw("run", mine, "--directory", there)[0] == 0
-    assert (there / "mine.nc").read_bytes() == uninterrupted
-    assert [path.name for path in there.iterdir()] == ["mine.nc"]
+    assert 0 < running.load_checkpoint(partial / "0-ConstGate-1.checkpoint")[0].step < 200
+    for folder in (there, tmp_path / "alone"):
+        assert lw("run", mine, "--directory", folder)[0] == 0
+        assert [path.name for path in folder.iterdir()] == ["mine.nc"]
+    assert (there / "mine.nc").read_bytes() == (tmp_path / "alone" / "mine.nc").read_bytes()
 
 
 def test_an_interrupted_figure_leaves_the_file_of_before(mine, tmp_path, monkeypatch):
-    """And a sound file is shown, and drawn, in whatever colours there are."""
     assert lw("run", mine, "--directory", tmp_path)[0] == 0
     (figure := tmp_path / "figure.png").write_bytes(b"of before")
 

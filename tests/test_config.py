@@ -27,10 +27,8 @@ def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
     assert other.network.model_dump() == live.network.model_dump() | changed
     assert (other.seeds, other.task, live.network.gate_init) == ((1,), live.task, 0.3)
     others = [other, live.replace(task={"noise": 0.31}), live.replace(description="x")]
-    assert len({live.replace().fingerprint, *(one.fingerprint for one in others)}) == 4
+    assert len({live.fingerprint, *(one.fingerprint for one in others)}) == 4
     assert live.replace().fingerprint == live.fingerprint
-    most_ends = 8  # all that there is room for
-    assert SMOKE.replace(diagnostics={"ends": most_ends}).diagnostics.ends == most_ends
 
 
 def test_a_file_says_what_it_changes_in_its_base(tmp_path):
@@ -85,12 +83,9 @@ def test_a_setting_that_comes_later_changes_nothing_where_it_has_its_default():
     assert Config.model_validate_json(later.model_dump_json()) == SMOKE
     assert LaterConfig.model_validate_json(SMOKE.model_dump_json()) == later
     assert later.replace(training={"steps": 7}).training.momentum == 0
-    others = [later.replace(training={"momentum": 0.9}), later.replace(threads=2)]
-    assert len({later.fingerprint, *(other.fingerprint for other in others)}) == 3
-    assert all(
-        LaterConfig.model_validate_json(one.model_dump_json()) == one for one in (later, *others)
-    )
-    attributes = {"configuration": others[0].model_dump_json(), "versions": "lwcore 9"}
+    other = later.replace(training={"momentum": 0.9})
+    assert other.fingerprint != later.fingerprint
+    attributes = {"configuration": other.model_dump_json(), "versions": "lwcore 9"}
     with pytest.raises(ValueError, match=r"training\.momentum: Extra.*made by lwcore 9"):
         Config.stored(attributes)
     with pytest.raises(ValueError, match="holds no configuration"):
@@ -140,18 +135,14 @@ def axis(*changes):
     [
         ({"task": {"length": 8}}, "diagnostics.lags = (1, 2, 3, 4, 6, 8): must be below the leng"),
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
-        ({"training": {"snapshots": [0, 31]}}, "= (0, 31): must be at most 30, the steps"),
         ({"diagnostics": {"ends": 9}}, "ends = 9: must be at most 8, behind the longest lag"),
         ({"task": {"coefficients": [1.0]}}, "coefficients = (1.0,): must be one for each of 2"),
-        ({"seeds": [1, 1]}, "anything twice"),
-        ({"name": "../up"}, "should match pattern"),
         (axis({}, {}), "axes.a = [1, 1]: must be labels of one kind, text or numbers, none twice"),
         ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = 'lag': must be named otherwi"),
         (axis({"task": {"lags": [5]}}), "coefficients = (0.8, 0.4): must be one for each of 1"),
         (axis({"axes": {}, "seeds": [1]}), "not of axes, which all share"),
         (differ({"directions": 1}), "diagnostics.directions = [1, 2]: must be the same at all"),
         (labels(1, 1.0), "none twice, that an array holds exactly"),
-        (labels("a\0"), "labels of one kind"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):

@@ -65,9 +65,7 @@ def repaired(name, alpha_m, t, d, alpha):
 
 @pytest.mark.parametrize("written", [printed, repaired])
 @pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize(
-    "place", [(0.7, 1, 1, 0.5), (1.1, 7, 3, 0.9), (5.0, 400, 4, 0.3), (1.0, 2000, 2, 0.99)]
-)
+@pytest.mark.parametrize("place", [(0.7, 1, 1, 0.5), (1.1, 7, 3, 0.9), (5.0, 400, 4, 0.3)])
 def test_constants_are_the_formulas(written, name, place):
     alpha_m, t, d, alpha = place
     logs = local_constants(name, alpha_m, t, d, alpha=alpha, as_printed=written is printed)

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from lwcore.experiment import Config, run_member, surroundings
 
-ONE = Config.named("smoke").replace(models=["DiagGate"], seeds=[1])
+ONE = Config.named("smoke").replace(models=["DiagGate"], seeds=[1], training={"steps": 10})
 PRODUCTS = torch.backends.mkldnn.matmul
 
 
