@@ -1,15 +1,14 @@
 """The book on paper: all its places are there, and what is printed has bookmarks and text."""
 
 import re
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
 from book import pdf
-from tests.built_book import BROWSER, NO_BROWSER, ROOT
+from tests.built_book import BROWSER, NO_BROWSER
 
 FEW = ["book/related", "notebooks/04b_gru"]
 
@@ -30,9 +29,8 @@ def test_links_and_pictures_of_the_pages_lead_to_places_in_the_whole():
 @pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 def test_printed_pages_have_bookmarks_and_text(tmp_path):
     path = tmp_path / "few.pdf"
-    lines = f"from pathlib import Path; from book import pdf; pdf.make(Path('{path}'), {FEW!r})"
-    # a process has room for one browser's driver
-    subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=True)
+    with ThreadPoolExecutor(1) as another:  # a thread has room for one browser's driver
+        another.submit(pdf.make, path, FEW).result()
     reader = PdfReader(path)
     titles = [entry.title for entry in reader.outline if not isinstance(entry, list)]
     assert "Related work" in titles
