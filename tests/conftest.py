@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import socket
 import sys
 
@@ -41,9 +40,6 @@ def stay_here(event, arguments):
 
 
 sys.addaudithook(stay_here)
-# A shell has what it starts in the background ignore Ctrl-C, and all that starts in its turn: the
-# tests of Ctrl-C would wait in vain.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):

@@ -39,15 +39,6 @@ def test_growth_is_the_power_of_the_cut():
     assert strongest["growth"].to_numpy() == pytest.approx(np.full(6, 0.3 * fall))
 
 
-def test_the_anchor_is_the_mildest_gate_that_learned():
-    rows = compared(-1.0, unlearned=(0.05, 0.5))
-    assert sorted(set(rows["gate"])) == [0.2, 0.34, 0.5, 0.7]
-    assert rows.loc[rows["gate"] == 0.5, "growth"].isna().all()
-    assert set(anchored.strongest(rows)["gate"]) == {0.7}
-    nothing = compared(-1.0, seeds=[1, 2], unlearned=dose.GATES[1:])
-    assert nothing["growth"].isna().all()
-
-
 def test_seeds_are_the_units():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"seed": np.repeat(range(6), 9), "growth": rng.standard_normal(54)})

@@ -115,15 +115,12 @@ def test_divergence_and_information(alpha, shift, n, unit):
     assert mean == pytest.approx(shrunk, rel=1e-9, abs=0)
     assert 0 < mean <= product * (1 + 1e-9)  # averaging loses information
     limit = lan_divergence(unit * shift, alpha, unit)
-    assert lan_divergence(shift, alpha) == pytest.approx(limit, rel=1e-9, abs=0)
     # no cubic term, as the law is symmetric about 0
     assert -1e-9 <= 1 - one / limit <= 0.6 * shift**2 + 1e-9
 
-    known = {"shift": shift, "alpha": alpha, "n_sequences": n}
-    of_all = mutual_information(**known)
-    assert mutual_information(unit * shift, alpha, unit, n) == pytest.approx(of_all, rel=1e-9)
+    of_all = mutual_information(unit * shift, alpha, unit, n)
     of_one = mutual_information(shift, alpha)
-    of_mean = mutual_information(**known, detector="mean")
+    of_mean = mutual_information(shift, alpha, 1.0, n, "mean")
     by_mixture = information_by_mixture(alpha, shift * n ** (1 - 1 / alpha))
     assert of_mean == pytest.approx(by_mixture, rel=1e-9, abs=0)
     assert 0 < max(of_one, of_mean) <= of_all * (1 + 1e-12)
@@ -256,20 +253,6 @@ def test_information_of_an_odd_number_of_sequences_where_its_characteristic_func
     of_three = of_one[:, None, None] + of_one[:, None] + of_one
     information = LOG_2 - np.logaddexp(0, -of_three).mean()
     assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
-
-
-@pytest.mark.parametrize(("alpha", "n", "shift"), [(1.3, 31, 0.2), (2.0, 6, 0.7)])
-def test_errors_are_those_of_simulated_tests(alpha, n, shift):
-    trials = 20_000
-    rng = np.random.default_rng([n, int(10 * alpha)])
-    law = SymmetricStable(alpha)
-    draws = law.sample((trials, n), rng) + shift
-    log_ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
-    for detector, statistic in {"mean": draws.sum(axis=1), "likelihood": log_ratio}.items():
-        error = float(detection_error(n, shift, 1.0, alpha, detector))
-        least, most = stats.binom.ppf([0.0005, 0.9995], trials, error)
-        n_wrong = (statistic < 0).sum()
-        assert least <= n_wrong <= most, detector
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2.0])

@@ -19,7 +19,7 @@ def within(hits, trials, probability, level=0.999):
 
 @pytest.mark.slow
 def test_lags_are_seen_as_often_as_the_law_says():
-    trials = 100
+    trials = 50
     alpha = 1.6
     numbers = draw(alpha, 400, trials, np.random.default_rng(3))
     counted = counts(numbers, SETTINGS, 6).sel(rule="plug-in", rate="mean")

@@ -41,7 +41,7 @@ def test_shares_of_right_answers_begin_at_chance(task, classes):
     assert share(torch.randint(0, classes, (500,))) == pytest.approx(0, abs=0.08)
 
 
-@pytest.mark.parametrize("cell", ["ConstGate", "DiagGate", "LSTM", "MinGRU"])
+@pytest.mark.parametrize("cell", ["ConstGate", "LSTM"])
 def test_a_seed_starts_from_one_draw_but_for_the_gates_and_mixing_is_held(cell):
     task = dose.Recall(10)
     few, many = (

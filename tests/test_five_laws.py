@@ -24,7 +24,7 @@ LAWS = FiveLaws(
 
 
 def test_two_exponentials_are_fitted_as_well_as_from_many_starts():
-    """SciPy's bounded least squares on amplitudes and time constants, from 27 starts."""
+    """SciPy's bounded least squares on amplitudes and time constants, from 8 starts."""
     lags = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 160])
     rng = np.random.default_rng(5)
     bounds = np.log([0.1, 0.1, 1e-12, 1e-12]), np.log([1.6e5, 1.6e5, 1e12, 1e12])
@@ -37,7 +37,7 @@ def test_two_exponentials_are_fitted_as_well_as_from_many_starts():
             return np.log(weights @ parts) - log_f
 
         costs = []
-        for fast, slow, w in product((2, 5, 10), (30, 80, 200), (0.1, 0.3, 0.6)):
+        for fast, slow, w in product((2, 10), (30, 200), (0.1, 0.6)):
             start = np.log([fast, slow, 2 * (1 - w), 2 * w])
             costs.append(optimize.least_squares(residuals, start, bounds=bounds).cost)
         fit = fit_laws(lags, np.exp(log_f)).two_exponentials

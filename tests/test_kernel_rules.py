@@ -39,10 +39,3 @@ def made_up(kernel=0.2, growth=0.05, unlearned=0, failing_seeds=(), kernel_where
 )
 def test_kernels_are_judged_by_the_registered_rule(varied, verdict):
     assert kernel_rules.kernel_shares(made_up(**varied)).verdict() == verdict
-
-
-def test_the_growth_with_more_sequences_is_reported():
-    found = kernel_rules.kernel_shares(made_up(kernel=0.45, growth=0.1))
-    assert found.growth == pytest.approx(0.1)
-    assert found.would_grow_to == pytest.approx(0.55)
-    assert (found.learned, found.conditions) == (162, 54)

@@ -45,17 +45,6 @@ def test_steps_that_follow_the_number_support_it():
     assert not found.noise_adds_nothing()
 
 
-def test_one_optimiser_without_an_order_refutes_it():
-    trained = pd.concat(
-        [
-            made_up().query("optimizer == 'adamw'"),
-            made_up(by_needed=-1).query("optimizer == 'sgd'"),
-        ]
-    )
-    assert [row.verdict() for row in order_rules.order(trained).rows] == ["supported", "refuted"]
-    assert order_rules.order(trained).verdict() == "refuted"
-
-
 def test_a_cell_that_two_of_three_seeds_did_not_learn_ranks_last():
     one = [("GRU", 7)]
     two = [*one, ("GRU", 8)]

@@ -1,10 +1,9 @@
 """What chapters on orders share, by hand."""
 
-import numpy as np
 import pytest
 import torch
 
-from book.chapters.orders import span, without_norm
+from book.chapters.orders import without_norm
 from tests.networks import close, draw, make
 
 
@@ -18,9 +17,3 @@ def test_norm_left_out_is_the_identity_in_its_place(kind):
         close(short.jacobian(slice(None)).dense(), expected)
     assert not torch.allclose(short.neurons.mixing, trace.neurons.mixing, rtol=1e-3)
     assert torch.equal(short.states, trace.states)
-
-
-def test_span_is_the_median_with_the_least_and_the_largest():
-    assert span([3.0, 1.0, 2.04]) == "2.0 (range 1.0–3.0)"
-    assert span([3.0, np.nan, 2.0], "steps", never="> 8") == "3 steps (range 2 to > 8)"
-    assert span([2.0, 2.0]) == "2"

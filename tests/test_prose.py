@@ -4,28 +4,14 @@ from a claim. What an editor looks at besides, `make prose` lists."""
 import re
 import tomllib
 
-import pytest
 import typed_decimals
 from typed_decimals import prose, typed
 
 from book import claims
-from tests.built_book import DOCUMENTS, ROOT
+from tests.built_book import DOCUMENTS
 
 SETTINGS = tomllib.loads(typed_decimals.SETTINGS.read_text())
 CHECKED = [name for name in DOCUMENTS if typed_decimals.is_checked(name)]
-
-
-@pytest.mark.parametrize("name", CHECKED)
-def test_a_typed_decimal_is_a_setting_and_a_setting_is_typed(name):
-    found = typed(prose((ROOT / f"{name}.md").read_text()))
-    allowed = typed_decimals.settings(name)
-    wrong = [
-        f"{name}.md:{line}: {typed_decimals.advice(number, name)}"
-        for line, number in found
-        if number not in allowed
-    ]
-    assert not wrong, "\n".join(wrong)
-    assert allowed.keys() <= {number for _, number in found}, typed_decimals.SETTINGS.name
 
 
 def test_a_decimal_in_a_counterexample_is_a_setting():

@@ -1,7 +1,6 @@
 """Programs behind recorded data: each still makes what is recorded, and goes on where it stopped."""
 
 import subprocess
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -16,11 +15,9 @@ from benchmarks.recordings import (
     visibility,
 )
 from book.chapters.dose import (
-    COUNTS,
     Condition,
     Learner,
     Regression,
-    searches,
 )
 from tests.built_book import ROOT
 from tests.networks import flat
@@ -84,24 +81,6 @@ def test_data_are_younger_than_their_registration(registration):
         for revision in pd.read_csv(table)["revision"].unique()
     }:
         assert git("merge-base", "--is-ancestor", first, revision).returncode == 0
-
-
-@pytest.mark.parametrize("enough", [3, 100, 5000])
-def test_a_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
-    def train(condition, count, seed, *limits):
-        end = "half" if count >= enough else "settled"
-        row = {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
-        return asdict(condition) | {"seed": seed} | row
-
-    monkeypatch.setattr(dose, "train", train)
-    condition = Condition("LSTM", 0.1, "recall", 10)
-    found = searches(pd.DataFrame(dose.search(condition, 1))).iloc[0]
-    high = min((count for count in COUNTS if count >= enough), default=np.nan)
-    low = max((count for count in COUNTS if count < enough), default=0)
-    assert [found.low, found.high] == pytest.approx([low, high], nan_ok=True)
-    tried = [row["count"] for row in dose.retry(condition, 1)]
-    smaller = [count for count in dose.FEWER if count < enough]
-    assert tried == dose.FEWER[: len(smaller) + 1]
 
 
 def test_the_whole_is_the_gradient_of_each_sequence(monkeypatch):

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lwcore.gradient import (
-    immediate_sensitivity,
     lag_gradients,
     projected_gradient,
-    random_direction,
     total_transport,
 )
 from lwcore.trace import Trace
@@ -53,25 +51,6 @@ def test_operators_equal_dense_matrices(kind, closed):
     rows = draw(5, cell.state_size).expand(6, -1, -1)
     condensed = of_one_sequence.condensed()
     close(condensed(slice(2, 5), rows[2:5]), of_one_sequence.pull(rows)[2:5])
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_immediate_derivatives_hold_the_state_before_fixed(kind):
-    """Bᵀλ of each sequence against autograd of the oracle's single steps, and ⟨λ, B w⟩ = ⟨Bᵀλ,
-    w⟩."""
-    cell = make(kind)
-    trace = cell.trace(draw(2, 5, 3))
-    rows = draw(2, 3, cell.state_size, seed=9)
-    direction = random_direction(cell, torch.Generator().manual_seed(8))
-    gathered = trace.gathered_each(rows, slice(1, 4))
-    movement = immediate_sensitivity(trace, direction)
-    for b in range(2):
-        single_steps = []
-        for t in (1, 2, 3):
-            single_steps.append(oracles.step(cell, trace.inputs[b, t], trace.previous[b, t]))
-        loss = (torch.stack(single_steps) * rows[b]).sum()
-        close(gathered[b], flat(torch.autograd.grad(loss, list(cell.parameters()))))
-        close(gathered[b] @ flat(direction.values()), (rows[b] * movement[b, 1:4]).sum())
 
 
 SHOWN = [0, 2, 4]

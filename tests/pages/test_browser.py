@@ -146,12 +146,3 @@ def test_an_old_address_leads_to_the_place_that_its_page_has_now(visit):
     tab = visit(f"{old}.html")
     tab.wait_for_url(f"**/{page}.html#{place}")
     assert tab.locator(f"[id='{place}']").count() == 1
-
-
-def test_a_fold_opens_by_keyboard(visit):
-    page = visit("notebooks/14_calibration.html", width=390)
-    fold = page.locator("details.above-input").first
-    assert not fold.locator("pre").is_visible()
-    fold.locator("summary").focus()
-    page.keyboard.press("Enter")
-    fold.locator("pre").wait_for()
