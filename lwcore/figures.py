@@ -201,7 +201,7 @@ def legend_above(figure: Figure, axes: Axes) -> None:
 
 
 @checked
-def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
+def done(figure: Figure, *with_legend: Any, trim: bool = True) -> Figure:
     """Return a figure with legends and a trimmed frame, which a notebook shows once."""
     for axes in with_legend:
         axes.legend()
@@ -213,7 +213,7 @@ def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
 
 
 @checked
-def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
+def signed(figure: Figure, results: xr.Dataset, *with_legend: Any) -> Figure:
     """Finish a figure as `done` does, with a line below it that says which run made it."""
     config = config_of(results)
     n_seeds = len(config.seeds)

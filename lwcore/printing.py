@@ -10,10 +10,8 @@ Whatever prints a measured number calls `printed`: the ledger, prose, tables, fi
 
 from __future__ import annotations
 
-import codecs
 import math
 import sys
-import unicodedata
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -29,8 +27,6 @@ _FINE = 300  # trials above which a share below 10 % has a decimal
 _LARGEST = 1e300  # in size, of what is printed: a percentage of it is a float
 _MOST = 3  # places behind the first digit that even the narrowest bracket gives
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-# What stands for a sign that an encoding lacks, and that Unicode has no plain sign for.
-_PLAIN = str.maketrans("–−“”’×·", '--""\'x*') | str.maketrans({"≥": ">=", "≤": "<="})
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -498,34 +494,12 @@ def _outward(number: float, way: int) -> str:
 
 
 def legible(text: str, stream: Any = None) -> str:
-    """Return a text in signs that a stream (standard output) can write: N(l) for N(ℓ) in Latin-1.
-
-    Examples:
-        >>> import io
-        >>> legible("N(ℓ) – 10⁷ · α", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-        'N(l) - 10^7 * ?'
-    """
+    """Return a text that a stream can write; of other signs it has the numbers."""
     encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, _PLAINLY).decode(encoding)
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def write_legibly(stream: Any) -> None:
-    """Let a stream write any text, with plain signs in the place of those that it lacks."""
+    """Let a stream write any text, with the numbers of those signs that it lacks."""
     if hasattr(stream, "reconfigure"):  # not of a notebook, whose pages have all signs
-        stream.reconfigure(errors=_PLAINLY)
-
-
-def _plainly(error: UnicodeError) -> tuple[str, int]:
-    """Return what is written in the place of signs that an encoding lacks."""
-    assert isinstance(error, UnicodeEncodeError)
-    signs = error.object[error.start : error.end]
-    is_power = unicodedata.decomposition(signs[0]).startswith("<super>")
-    found = "^" if is_power else ""
-    for sign in unicodedata.normalize("NFKD", signs):
-        plain = sign.translate(_PLAIN)
-        found += plain if plain.isascii() else "?"
-    return found, error.end
-
-
-_PLAINLY = "lwcore.plainly"
-codecs.register_error(_PLAINLY, _plainly)
+        stream.reconfigure(errors="backslashreplace")

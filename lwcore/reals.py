@@ -6,7 +6,6 @@ for nanoseconds. What `read` does not take it refuses, with words for what is mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -32,7 +31,7 @@ def read(value: Any) -> NDArray[np.float64]:
     """Return real numbers as an array of float64, of any shape, NaN and infinities among them.
 
     Taken are numbers, nested lists of them, and all that NumPy makes real numbers of: tensors,
-    series, data arrays. Whole numbers may be as large as a float can be. NA of pandas becomes NaN.
+    series, data arrays. Whole numbers may be as large as a float can be.
 
     Raises:
         Unreadable: for text, truth values, complex numbers, dates, missing or masked entries,
@@ -47,7 +46,10 @@ def read(value: Any) -> NDArray[np.float64]:
     if type(value) is float:
         return np.array(value)
     _refuse_what_numpy_would_drop(value)
-    array = _as_array(value)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise Unreadable("in rows of one length, in memory that NumPy can read") from error
     if array.dtype.kind == "O":  # as large whole numbers are
         for entry in array.flat:
             if isinstance(entry, bool | np.bool_ | np.timedelta64) or not isinstance(entry, Real):
@@ -90,16 +92,3 @@ def _refuse_what_numpy_would_drop(value: Any) -> None:
         code = "b" if "bool" in str(dtype) else getattr(dtype, "kind", "")
         if code in ("b", "m", "M"):
             raise Unreadable(_NO_REALS[code])
-
-
-def _as_array(value: Any) -> NDArray[Any]:
-    """Return what NumPy makes of a value; pandas says itself what its missing numbers are."""
-    dtypes = getattr(value, "dtypes", None) if hasattr(value, "to_numpy") else None
-    if dtypes is not None:
-        of_columns = dtypes if isinstance(dtypes, Iterable) else [dtypes]
-        if all(getattr(dtype, "kind", "O") in "iuf" for dtype in of_columns):
-            return np.asarray(value.to_numpy(dtype=float, na_value=np.nan))
-    try:
-        return np.asarray(value)
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise Unreadable("in rows of one length, in memory that NumPy can read") from error

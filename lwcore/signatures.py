@@ -62,9 +62,9 @@ def checked(called: Checked) -> Checked:
         if parameters is None:  # at the first call, when all names in annotations are known
             parameters = _parameters(called)
         sizes: Sizes = {}
-        for name, place, collects, hint, check, number in parameters:
+        for name, place, hint, check, number in parameters:
             if place < len(args):
-                value = args[place:] if collects else args[place]
+                value = args[place]
             elif name in kwargs:
                 value = kwargs[name]
             else:
@@ -230,8 +230,8 @@ FiniteReals = Annotated[ArrayLike, Range("real numbers, finite and at least one"
 def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
     """Return what a function says of its parameters, of those that exclude something.
 
-    That is the name, the place among positional arguments, whether it collects what stands there
-    and behind, the type, its check, and int or float for a range of numbers.
+    That is the name, the place among positional arguments, the type, its check, and int or float
+    for a range of numbers.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = []
@@ -239,16 +239,13 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
         hint = hints.get(parameter.name, Any)
         if hint is Any:
             continue
-        if parameter.kind is parameter.VAR_KEYWORD:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TypeError(f"lwcore.signatures knows no check for {parameter}.")
         if parameter.kind is parameter.KEYWORD_ONLY:
             place = sys.maxsize
-        collects = parameter.kind is parameter.VAR_POSITIONAL
-        if collects:
-            hint = types.GenericAlias(tuple, (hint, ...))
         base = _base_of_range(hint)
         number = base if base in _NUMBERS else None
-        parameters.append((parameter.name, place, collects, hint, _check(hint), number))
+        parameters.append((parameter.name, place, hint, _check(hint), number))
     return parameters
 
 

@@ -29,7 +29,6 @@ from lwcore.signatures import (
 )
 
 _AT_ONCE = 1 << 22  # numbers of drawn units that are kept
-_MOST_DRAWN = 10**10  # numbers of drawn units in one bootstrap
 _MOST_TRIALS = 10**7
 _ALL = 7  # units up to which all ways to draw them are gone through
 
@@ -76,9 +75,6 @@ def bootstrap(
         ['4 [1.0, 8]']
     """
     require("count", count, count > 1, "2 or above, and below 2^63")
-    is_affordable = count <= _ALL or count * draws <= _MOST_DRAWN
-    requirement = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
-    require("count · draws", count * draws, is_affordable, requirement)
     # Student's quantile, in standard deviations of the values instead of their estimate
     reach = math.sqrt(count / (count - 1)) * -special.stdtrit(count - 1, (1 - level) / 2)
     tail = float(special.ndtr(-reach))

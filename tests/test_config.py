@@ -75,31 +75,25 @@ class LaterConfig(Config):
     threads: int = 1
 
 
-def test_a_setting_that_comes_later_changes_nothing_where_it_has_its_default():
-    """Fingerprints stay, and both versions read what the other wrote."""
+def test_a_stored_configuration_of_another_version_is_read_or_its_version_is_named():
+    """Settings that came later have their default in what was stored before."""
     later = LaterConfig.model_validate(SMOKE.model_dump())
-    assert later.training.momentum == 0
-    assert later.fingerprint == SMOKE.fingerprint
-    assert Config.model_validate_json(later.model_dump_json()) == SMOKE
     assert LaterConfig.model_validate_json(SMOKE.model_dump_json()) == later
     assert later.replace(training={"steps": 7}).training.momentum == 0
     other = later.replace(training={"momentum": 0.9})
     assert other.fingerprint != later.fingerprint
     attributes = {"configuration": other.model_dump_json(), "versions": "lwcore 9"}
-    with pytest.raises(ValueError, match=r"training\.momentum: Extra.*made by lwcore 9"):
+    with pytest.raises(ValueError, match=r"made by lwcore 9, is not one(?s:.*)training\.momentum"):
         Config.stored(attributes)
     with pytest.raises(ValueError, match="holds no configuration"):
         Config.stored({})
-    assert Config.stored({"configuration": later.model_dump_json()}) == SMOKE
 
 
 def test_no_axis_may_have_a_name_that_a_result_has(small_member):
     """Held against everything that a run can store, and no name is refused without need."""
     everything = {*small_member.variables, *small_member.dims}
     always = set(config._IN_EVERY_RESULT.split())
-    assert everything | {"model", "seed", "final_loss", "still_falling"} == always.union(
-        config._IN_MEASURED_RESULTS.split()
-    )
+    assert everything | {"model", "seed"} == always.union(config._IN_MEASURED_RESULTS.split())
     for name in everything:
         with pytest.raises(ValidationError, match=rf"axes = '{name}': must be named otherwise"):
             SMOKE.replace(training={"snapshots": [0]}, axes={name: [{"label": 1, "changes": {}}]})

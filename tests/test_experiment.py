@@ -138,12 +138,10 @@ def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed,
 
 def test_workers_with_other_code_are_refused_and_one_that_sees_no_folder_keeps_nothing(tmp_path):
     gone = tmp_path / "gone" / "a.checkpoint"
-    job, code = (PLAIN, "ConstGate", 1, gone), results.code_fingerprint()
-    with pytest.raises(RuntimeError, match="another version of lwcore"):
-        running._run_on_worker(("other", surroundings.fingerprint()), *job)
-    with pytest.raises(RuntimeError, match=r"computes other bits .* it has python 3"):
-        running._run_on_worker((code, "other"), *job)
-    running._run_on_worker((code, surroundings.fingerprint()), *job)
+    job = (PLAIN, "ConstGate", 1, gone)
+    with pytest.raises(RuntimeError, match=r"computes other bits .* and python 3"):
+        running._run_on_worker("other", *job)
+    running._run_on_worker(surroundings.fingerprint(), *job)
     assert names(tmp_path) == []
 
 
@@ -287,9 +285,6 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
         point = result.sel(delay_of_task=lag, sequences=count, seed=1, model="ConstGate")
         np.testing.assert_array_equal(point.learned, alone.learned)
         np.testing.assert_array_equal(point.base_rate.dropna("unit"), alone.base_rate)
-        last, before = alone.loss[-2:].mean(), alone.loss[-4:-2].mean()
-        np.testing.assert_allclose(point.final_loss, last)
-        np.testing.assert_allclose(point.still_falling, 1 - last / before)
 
 
 def test_another_configurations_result_is_overwritten_only_if_that_is_asked_for(

@@ -16,7 +16,7 @@ from lwcore import results
 from lwcore.cli import app
 from lwcore.diagnose import Diagnosis
 from lwcore.diagnose.answer import MOST_ROWS, Verdict
-from lwcore.printing import legible, write_legibly
+from lwcore.printing import write_legibly
 
 INFINITE = np.inf
 KNOWN = {
@@ -111,12 +111,10 @@ def test_it_prints_in_any_encoding(found, encoding, monkeypatch):
     text = str(found)
     assert found.answer().text().count("\n") == text.count("\n")
     print(text, file=stream, flush=True)
-    assert ("N(ℓ)" if encoding == "utf-8" else "N(l)") in text
-    assert "?" not in text.replace("enough?", "")
+    assert ("N(ℓ)" if encoding == "utf-8" else r"N(\u2113)") in text
     other = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     write_legibly(other)
     print("N(ℓ) ☃", file=other, flush=True)
-    assert legible("–", other) in "–-"
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,3 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns():
     assert scaled.p_value[0] == plain.p_value[0]
     assert judged(sample[:, 0]).p_value == plain.p_value[0]
     assert np.isnan([plain.distance[1], plain.p_value[1]]).all()
-
-
-def test_an_interval_at_a_confidence_next_to_1_holds_that_at_a_lower_one():
-    sample = draws(1.5, 400, 0)
-    narrow = fit(sample, "ecf", 0.999)
-    wide = fit(sample, "ecf", 1 - 2**-53)
-    assert 0.51 <= wide.alpha_interval[0] < narrow.alpha_interval[0]
-    assert narrow.alpha_interval[1] <= wide.alpha_interval[1] <= 2

@@ -109,9 +109,6 @@ class Cell(nn.Module):
         """
         super().__init__()
         require("dtype", dtype, dtype.is_floating_point, "a floating type")
-        widest = 4 * hidden_size * (input_size + hidden_size)
-        allowed = "so small, beside input_size, that memory could hold the weights"
-        require("hidden_size", hidden_size, widest < 2**59, allowed)
         has_reset = reset == "before" or "reset" in self.blocks
         require("reset", reset, has_reset, "'before', without a reset gate")
         self.input_size = input_size
@@ -312,10 +309,7 @@ class Cell(nn.Module):
         zero = inputs.new_zeros(len(inputs), self.state_size)
         if state is None:
             return zero
-        try:
-            start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
-        except (TypeError, RuntimeError):  # no tensors, or of several shapes
-            start = zero.new_empty(0)
+        start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
         is_a_state = start.shape == zero.shape and start.dtype == zero.dtype
         allowed = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
         require("state", state, is_a_state and bool(start.isfinite().all()), allowed)

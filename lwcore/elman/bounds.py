@@ -32,8 +32,6 @@ from lwcore.signatures import (
 )
 
 _LOG_2 = math.log(2)
-_LONGEST = 10_000_000  # steps
-_FARTHEST = 1e150  # of weights and radii from 1, whose squares are floats
 
 
 @checked
@@ -42,7 +40,6 @@ def log_mu(z: Positive, length: Count) -> tuple[float, float]:
 
     Implements C&E Eqs. (10) and (30), which are the same.
     """
-    require("length", length, length <= _LONGEST, f"{_LONGEST:,} at most, a term for each step")
     k = np.arange(length)
     log_powers = k * math.log(z)
     mu0 = np.logaddexp.reduce(log_powers)
@@ -53,13 +50,6 @@ def log_mu(z: Positive, length: Count) -> tuple[float, float]:
 def log_sum(*terms: float) -> float:
     """Return the logarithm of a sum from the logarithms of its terms; nothing overflows."""
     return float(np.logaddexp.reduce(terms))
-
-
-def _require_size(name: str, value: float) -> None:
-    """Refuse sizes of which a product would leave the range of a float."""
-    nearest = 1 / _FARTHEST
-    in_range = nearest <= value <= _FARTHEST
-    require(name, value, in_range, f"from {nearest:g} to {_FARTHEST:g}")
 
 
 class LocalConstants(NamedTuple):
@@ -91,9 +81,6 @@ def local_constants(
     * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
     * γ_t: ``2 L_t + α_m β_t``; √2 (L_t + α_m β_t) has the mixed derivative once too few.
     """
-    _require_size("recurrent_bound", recurrent_bound)
-    if alpha is not None:
-        _require_size("alpha", alpha)
     if as_printed:
         alpha_or_bound = recurrent_bound if alpha is None else alpha
         return _printed_constants(activation, recurrent_bound, length, dimension, alpha_or_bound)
@@ -165,7 +152,6 @@ def log_output_bound(log_lipschitz: Finite, radii: Radii) -> float:
     size = math.hypot(*radii)
     if size == 0:
         return -math.inf
-    _require_size("√(ρ_w² + ρ_u²)", size)
     return log_lipschitz + math.log(size)
 
 
@@ -184,12 +170,7 @@ class Problem:
     failure: Share = 0.05  # δ, probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
-        """Refuse a target that is 0, and sizes that leave the range of a float."""
-        for name in ("recurrent_bound", "input_bound"):
-            bound = getattr(self, name)
-            if bound != 0:
-                _require_size(name, bound)
-        _require_size("alpha", self.alpha)
+        """Refuse a target that is 0."""
         require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 
     @property
@@ -314,7 +295,6 @@ def theorem_1(
     rho_w, rho_u = radii
     is_enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
     require("radii", radii, is_enough, f"at least {problem.radii}, as the target asks")
-    require("radii", radii, max(radii) <= _FARTHEST, f"{_FARTHEST:g} at most")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, radii), problem.log_summand)
@@ -379,7 +359,6 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
     descent on C&E Eq. (1) itself.
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
-    require("error", error, error <= _FARTHEST, f"{_FARTHEST:g} at most")
     log_error = math.log(error)
     log_t = math.log(problem.length)
     log_norm = math.log(problem.norm)

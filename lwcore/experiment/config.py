@@ -20,9 +20,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -39,15 +37,10 @@ Optimizer = Literal["sgd", "adamw"]
 # Names of dimensions, coordinates and variables, none of which an axis may have: of every result,
 # and of those with measurements or snapshots. A test tries a run.
 _IN_EVERY_RESULT = """model seed step delay unit loss test_loss target_variance learned planted
-    base_rate final_loss still_falling"""
+    base_rate"""
 _IN_MEASURED_RESULTS = """lag noise order probe source view sequence rate envelope negative
     time_scale statistic projection signal signal_error scale alpha deviation exponent n_measured
-    snapshot task_lag course_learned retention saturated course_time_scale course_envelope"""
-# Settings with a default that every stored configuration names. One that the package gets later is
-# left out where it has its default: results from before stay results of the same configuration, and
-# versions from before can read files that are written after.
-_IN_EVERY_STORED_CONFIGURATION = """gate_spread layernorm init optimizer weight_decay clip
-    checkpoint_every snapshots orders error significance keep_numbers measured axes"""
+    snapshot task_lag course_learned retention course_time_scale course_envelope"""
 Point = tuple[int | float | str, ...]  # a point of a sweep's grid: its label on each axis
 Entry = TypeVar("Entry")
 # The fields that all points of a sweep share.
@@ -81,17 +74,6 @@ class _Section(BaseModel):
     """Settings that cannot be changed. No key is unknown, no number infinite, no integer 1.0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
-
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Dump the settings, except those that came later and have their default."""
-        settings: dict[str, Any] = dump(self)
-        for name, field in type(self).model_fields.items():
-            if field.is_required() or name in _IN_EVERY_STORED_CONFIGURATION.split():
-                continue
-            if getattr(self, name) == field.get_default(call_default_factory=True):
-                settings.pop(name, None)
-        return settings
 
 
 class TaskSettings(_Section):
@@ -204,16 +186,16 @@ class Config(_Section):
             ('ConstGate', 'SharedGate', 'DiagGate')
         """
         require("name", name, isinstance(name, str | Path), "a name, or the path of a TOML file")
-        return cls._read(Path(name), ())
+        return cls._read(Path(name), None)
 
     @classmethod
-    def _read(cls, name: Path, named_by: tuple[Path, ...]) -> Self:
-        """Read a file, or a configuration that ships; `named_by` are those it is a base of."""
+    def _read(cls, name: Path, named_by: Path | None) -> Self:
+        """Read a file, or a configuration that ships; `named_by` is the file it is a base of."""
         path = _path_of(name, named_by)
         require("path", str(path), path.is_file() or not path.exists(), "a file")
         if named_by and not path.exists():
             raise FileNotFoundError(
-                f"base = {str(path)!r}: there is no such file ({named_by[-1]} names it)."
+                f"base = {str(path)!r}: there is no such file ({named_by} names it)."
             )
         try:
             # A byte order mark, with which some editors begin a file, is no part of its text.
@@ -226,7 +208,7 @@ class Config(_Section):
         is_name = isinstance(base, str) and base.strip() != ""
         requirement = "text, the name of a configuration that ships or the path of a TOML file"
         require("base", base, is_name, requirement)
-        return cls._read(Path(base), (*named_by, path)).replace(**settings)
+        return cls._read(Path(base), path).replace(**settings)
 
     @classmethod
     def stored(cls, attributes: Mapping[Any, Any]) -> Self:
@@ -240,14 +222,10 @@ class Config(_Section):
         except KeyError:
             raise ValueError("The result holds no configuration: it is not one of a run.") from None
         except ValidationError as error:
-            faults = []
-            for fault in error.errors():
-                setting = ".".join(map(str, fault["loc"]))
-                faults.append(f"{setting}: {fault['msg']}")
             versions = attributes.get("versions", "an unknown version")
             raise ValueError(
-                f"The result's configuration is not one that this version reads "
-                f"({'; '.join(faults)}). It was made by {versions}."
+                f"The result's configuration, made by {versions}, is not one that this version "
+                f"reads: {error}"
             ) from error
 
     @model_validator(mode="after")
@@ -328,19 +306,15 @@ class Config(_Section):
         return grid
 
 
-def _path_of(name: Path, named_by: tuple[Path, ...]) -> Path:
-    """Return the file that a name or a path stands for; refuse an unknown name and a circle."""
+def _path_of(name: Path, named_by: Path | None) -> Path:
+    """Return the file that a name or a path stands for; refuse an unknown name."""
     argument = "base" if named_by else "name"
     if name.suffix != ".toml":
         known = shipped()
         requirement = f"one of {', '.join(known)}, or the path of a TOML file"
         require(argument, str(name), str(name) in known, requirement)
         return _SHIPPED / f"{name}.toml"
-    path = named_by[-1].parent / name if named_by else name
-    if path.resolve() in [other.resolve() for other in named_by]:
-        chain = " → ".join(map(str, (*named_by, path)))
-        raise ValueError(f"base = {str(path)!r}: must not lead back to itself ({chain}).")
-    return path
+    return named_by.parent / name if named_by else name
 
 
 def _check_axis(axis: str, variants: tuple[Variant, ...]) -> None:

@@ -48,10 +48,8 @@ BATCH = 64  # sequences traced at a time, at the most: changes the result by rou
 STATES = 2**20  # numbers B·T·H at a time, at the most; some hundred arrays of that size are held
 # Enough for means over sequences and steps, little enough to be looked at in every snapshot.
 SNAPSHOT = 64
-NEARLY = 0.05  # a retention this near to 0 or 1 counts as saturated
 _LEARNED = "coefficient of the delayed input in the network's output"
 _RETENTION = "mean share of its state that a neuron keeps in a step"
-_SATURATED = f"share of steps at which it is within {NEARLY} of 0 or 1"
 _TIME_SCALE = "time scale τ of a neuron"
 _ENVELOPE = "envelope f(ℓ), per unit of global learning rate"
 
@@ -313,8 +311,8 @@ def course(
 ) -> xr.Dataset:
     """Measure a network as it was at several steps of its training, on the first fresh sequences.
 
-    Returns, for each snapshot, what is learned of each delay, retention (1 − s or f) and its
-    saturation, time scales and envelopes.
+    Returns, for each snapshot, what is learned of each delay, retention (1 − s or f), time
+    scales and envelopes.
 
     Args:
         snapshots: State dictionaries by the number of training steps taken.
@@ -345,17 +343,14 @@ def _measure_now(
     predictions = network.readout(trace.outputs)
     learned = recovered_coefficients(task, sequences, predictions, task.lags)
     kept = trace.neurons.retention
-    saturated = (kept < NEARLY) | (kept > 1 - NEARLY)
     sizes = []
     for order in settings.orders:
         rates = effective_rates(trace, settings.lags, order, [trace.length - 1])
         sizes.append(rates.abs().mean((0, 1)))
     size = np.stack(sizes)
-    over = (0, 1)  # sequences and steps
     variables: Any = {
         "course_learned": ("task_lag", learned, _LEARNED),
-        "retention": ("unit", kept.mean(over), _RETENTION),
-        "saturated": ("unit", saturated.double().mean(over), _SATURATED),
+        "retention": ("unit", kept.mean((0, 1)), _RETENTION),
         "course_time_scale": (("order", "unit"), time_scales(settings.lags, size), _TIME_SCALE),
         "course_envelope": (("order", "lag"), size.sum(-1), _ENVELOPE),
     }

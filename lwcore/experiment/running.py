@@ -19,7 +19,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -60,8 +59,7 @@ def run(
     configuration has left there is used; a warning says if other code made it. Another
     configuration's result is overwritten only where `resume` is False.
 
-    With axes ``final_loss``, the mean over the last tenth of the steps, is kept in the place of
-    every step's loss, and ``still_falling``, the share by which that is below the tenth before.
+    With axes the loss of every step is not kept.
 
     Args:
         executor: Where members run; in this process if None. Use `process_pool`, or any
@@ -145,18 +143,15 @@ def run_member(
     model: Model,
     seed: Seed,
     checkpoint: Path | None = None,
-    prepare: Callable[[Network], None] = lambda network: None,
 ) -> xr.Dataset:
     """Train one network and return its results: training, what was learned, what is measured on it.
 
     Args:
         checkpoint: File from which training goes on if it is there, and into which it is stored.
-        prepare: Changes the network before its start.
     """
     settings = config.diagnostics
     task = task_of(config, seed)
     network = _start(config, model, seed)
-    prepare(network)
     state, snapshots = _train(network, config, model, seed, checkpoint)
     fresh = tasks.sample(task, settings.sequences, _rng(seed, Stream.DIAGNOSTICS))
     dataset = xr.Dataset()
@@ -372,7 +367,7 @@ def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
     width = max(member.sizes.get("unit", 0) for member in members.values())
     parts = []
     for key, member in members.items():
-        part = _without_steps(member) if config.axes else member
+        part = member.drop_dims("step") if config.axes else member
         n_missing = width - part.sizes.get("unit", width)
         if n_missing:
             part = part.pad(unit=(0, n_missing))
@@ -403,51 +398,26 @@ def _as_completed(
         for key, job in jobs.items():
             yield key, run_member(*job)
         return
-    made_by = (results.code_fingerprint(), surroundings.fingerprint())
-    on_worker = functools.partial(_run_on_worker, made_by)
+    on_worker = functools.partial(_run_on_worker, surroundings.fingerprint())
+    futures = {executor.submit(on_worker, *job): key for key, job in jobs.items()}
     try:
-        futures = {executor.submit(on_worker, *job): key for key, job in jobs.items()}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-    except BrokenProcessPool:
-        raise RuntimeError(
-            "A process ended without a result. In a script, call run below "
-            '`if __name__ == "__main__":`, because every process imports the script anew. '
-            "Otherwise the process was killed, perhaps for want of memory: repeat the run, which "
-            "goes on from what it has kept."
-        ) from None
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
 
 
-def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:
+def _run_on_worker(made_by: str, *job: Any) -> xr.Dataset:
     """Run a member on a worker, of the code and surroundings of the process that asks."""
-    code, everything = made_by
-    if code != results.code_fingerprint():
-        raise RuntimeError("A worker has another version of lwcore. Install this one there.")
-    if everything != surroundings.fingerprint():
+    if made_by != surroundings.fingerprint():
         raise RuntimeError(
-            f"A worker computes other bits than the process that asks for them: it has "
-            f"{results.versions()} on a processor whose arithmetic goes by "
-            f"{surroundings.arithmetic()}. Use workers, and a process that asks, with the same "
-            "versions on the same kind of processor."
+            f"A worker computes other bits than the process that asks for them: it has the code "
+            f"{results.code_fingerprint()} and {results.versions()} on a processor whose "
+            f"arithmetic goes by {surroundings.arithmetic()}. Use workers, and a process that "
+            "asks, with the same lwcore and versions on the same kind of processor."
         )
     return run_member(*job)
-
-
-def _without_steps(member: xr.Dataset) -> xr.Dataset:
-    """Return a member with the end of training, if it had ten steps, in the place of all losses."""
-    tenth = member.sizes["step"] // 10
-    if tenth:
-        last = member.loss[-tenth:].mean()
-        before = member.loss[-2 * tenth : -tenth].mean()
-        about_last = "training loss, mean over the last tenth of the steps"
-        about_fall = "share by which that is below the tenth before"
-        member["final_loss"] = last.assign_attrs(long_name=about_last)
-        member["still_falling"] = (1 - last / before).assign_attrs(long_name=about_fall)
-    return member.drop_dims("step")
 
 
 def _write_if_folder_exists(path: Path, write: Callable[[Path], None]) -> None:
