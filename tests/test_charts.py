@@ -8,13 +8,12 @@ import altair as alt
 import numpy as np
 import pytest
 import vl_convert
-from scipy import optimize, special, stats
 
 from book import charts
 from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
 from lwcore.inference import DETECTORS, probes, required, windows
 from lwcore.results import load
-from lwcore.window import DecayLaw, mixture_envelope, time_scales
+from lwcore.window import DecayLaw
 from tests.built_book import ROOT
 
 pytestmark = pytest.mark.slow
@@ -124,33 +123,6 @@ def test_window_explorer_shows_what_the_package_computes(
         assert budget[0] == pytest.approx(max(1, expected["needed"]), rel=0.05)
         exact = law.inverse(np.log(detection_threshold(budget, *how)))
         assert window == pytest.approx(exact, rel=1e-7)
-
-
-def test_gate_explorer_shows_what_the_package_computes():
-    """Where it is the slowest to find."""
-    chart = made("gate_explorer")
-    how = (1, 10**-0.5, 1.9, 0.1, "likelihood")
-    sliders = {"gate": 0.005, "spread": 1.5, "log_noise": -0.5, "alpha": 1.9}
-    sliders |= {"detector": "likelihood", "log_budget": 2.4}
-    gates, tau = numbers(drawn(chart, "neurons", ["gate", "time_scale"], **sliders))
-    law = stats.norm(special.logit(0.005), 1.5)
-    assert special.logit(gates) == pytest.approx(law.ppf((np.arange(32) + 0.5) / 32), abs=1e-9)
-    lags = np.arange(1, 9)
-    assert tau == pytest.approx(time_scales(lags, (1 - gates) ** lags[:, None]), rel=1e-6)
-
-    def per_neuron(lags):
-        return mixture_envelope(np.atleast_1d(lags), tau) / 32
-
-    lag, envelope = numbers(drawn(chart, "envelope", ["lag", "value"], **sliders))
-    assert envelope == pytest.approx(per_neuron(lag), rel=1e-9)
-    threshold = detection_threshold(10**2.4, *how)
-    reach = optimize.brentq(lambda x: per_neuron(x)[0] - threshold, 1, 1e6, rtol=1e-12)
-    found = signals(chart, ["threshold", "window", "needed"], **sliders)
-    exact = [threshold, reach, sample_complexity(per_neuron(1)[0], *how)]
-    assert found == pytest.approx(exact, rel=2e-7)  # C has ten digits
-    reached, needed = numbers(drawn(chart, "growth", ["window", "budget"], **sliders))
-    assert needed.size
-    assert needed == pytest.approx(sample_complexity(per_neuron(reached), *how), rel=2e-7)
 
 
 def test_browser_shows_what_was_measured():

@@ -4,7 +4,6 @@ elsewhere."""
 import hashlib
 import os
 import re
-import tomllib
 from pathlib import Path
 
 from sphinx.util.logging import getLogger
@@ -80,10 +79,9 @@ def name_forgotten_pages(app, env, docnames):
 
     Texts whose address is that of a part of another page are included there as they are.
     """
-    included = tomllib.loads((ROOT / "book/moved.toml").read_text(encoding="utf-8"))
     for path in sorted([*ROOT.glob("notebooks/*.md"), *ROOT.glob("book/*.md")]):
         page = path.relative_to(ROOT).with_suffix("").as_posix()
-        if page not in env.found_docs and page not in included:
+        if page not in env.found_docs and page not in app.config.redirects:
             log.warning("%s.md is in no line of book/_toc.yml, and is left out", page)
 
 

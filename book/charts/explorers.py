@@ -1,4 +1,4 @@
-"""Explorers of the window: from a decay law, or from gates, to the threshold and how far N see.
+"""An explorer of the window: from a decay law to the threshold, and how far N sequences see.
 
 What a slider changes is computed in the reader's browser, from the formulas of `lwcore.detection`
 and `lwcore.window` written once more in Vega's expressions; tests hold the two against each other.
@@ -6,7 +6,6 @@ The one thing a browser cannot compute is the constant C of Eq. (35): it is tabu
 sliders stop, to ten digits. Noise counts in units of the signal, ``σ_α/(c m̄)``.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -21,7 +20,6 @@ DETECTOR_WORDS = {
     "likelihood": "likelihood ratio, p = 2",
     "paper_v2": "paper_v2, p = α",
 }
-NEURONS = 32  # those of the small networks of Appendix B
 _ALPHAS = np.round(np.arange(1.05, 2.001, 0.05), 2).tolist()
 _ERRORS = np.round(np.arange(0.01, 0.401, 0.01), 2).tolist()
 _LAWS = {  # f(ℓ)/c, and the lag at which it falls to ε, by x = c/ε
@@ -29,7 +27,6 @@ _LAWS = {  # f(ℓ)/c, and the lag at which it falls to ε, by x = c/ε
     "power": ("pow({lag}, -beta)", "pow({x}, 1 / beta)"),
     "logarithmic": ("(1 / log(1 + {lag}))", "(exp({x}) - 1)"),
 }
-_NEWTON_STEPS = 8  # enough for nine digits wherever the sliders stand
 _READING = (
     "'N = ' + format(budget, ',.3~r') + ' with p = ' + format(exponent, '.3~r') + ': threshold ' "
     "+ format(threshold, '.3~r') + (window >= 1 ? ', window ' + (window > 1e15 ? 'above 10¹⁵' : "
@@ -49,7 +46,7 @@ def window_explorer() -> alt.ConcatChart:
         choice("law", "decay of f", "power", {name: name for name in _LAWS}),
         slider("lambda", "λ (exponential law)", 0.9, 0.5, 0.995, 0.005),
         slider("beta", "β (power law)", 1, 0.1, 3, 0.1),
-        *_threshold(_ERRORS, "round((error - 0.01) / 0.01)"),
+        *_threshold(),
         slider("error", "error ε", 0.1, _ERRORS[0], _ERRORS[-1], 0.01),
         formula("needed", f"pow(constant * noise / {_by_law(0, lag='1')}, exponent)"),
         formula("window", _reached("(1 / threshold)")),
@@ -58,7 +55,6 @@ def window_explorer() -> alt.ConcatChart:
     panels = _panels(
         _rows("lag", 4, value=_by_law(0, lag="datum.lag")),
         _rows("budget", 8, window=_reached("(pow(datum.budget, 1 / exponent) / constant / noise)")),
-        "envelope f(ℓ)/c",
     )
     shown = {"lambda": {"law": "exponential"}, "beta": {"law": "power"}}
     return dress(
@@ -69,67 +65,9 @@ def window_explorer() -> alt.ConcatChart:
     )
 
 
-def gate_explorer() -> alt.ConcatChart:
-    """Chart gates, time scales, envelope and window of a layer whose gates stand still.
-
-    A neuron with the gate s forgets with the time scale ``τ = −1/log(1 − s)``. The log-odds of s
-    are the quantiles of a normal law with a median and a spread. The envelope is ``f(ℓ)/H =
-    Σ_q exp(−ℓ/τ_q)/H``; ``rates`` are the 1/τ from the slowest on. The window is found by Newton's
-    method on log f, which is convex, from a lag at which f lies above the threshold.
-    """
-    quantiles = special.ndtri((np.arange(NEURONS) + 0.5) / NEURONS)
-    rates = ", ".join(f"log(1 + exp(log_odds + spread * {z:.12g}))" for z in quantiles)
-    fastest = f"(spread ? 'from ' + format(1 / rates[{NEURONS - 1}], '.3~r') + ' to ' : 'all ')"
-    scales = f"'Time scales ' + {fastest} + format(1 / rates[0], ',.3~r') + ' steps. '"
-    params = [
-        slider("gate", "gate s, median neuron", 0.2, 0.005, 0.95, 0.005),
-        slider("spread", "spread of its log-odds", 1, 0, 2, 0.1),
-        *_threshold([0.1], "0"),
-        formula("log_odds", "log(gate / (1 - gate))"),
-        formula("rates", f"[{rates}]"),
-        formula("needed", _needed("1")),
-        *_newton(),
-        formula("window", f"threshold <= {_envelope('1')} ? lag_{_NEWTON_STEPS} : 0"),
-        formula("reading", f"{scales} + {_READING}"),
-    ]
-    panels = _panels(
-        _rows("lag", 4, value=_envelope("datum.lag")),
-        _rows("window", 4, budget=_needed("datum.window")),
-        "envelope f(ℓ)/H",
-    )
-    return dress(
-        alt.concat(_gates_panel(), *panels, columns=3).add_params(*params),
-        "Three panels that follow the sliders below them. In the first, dots on a falling curve "
-        "give each neuron's time scale for its gate: the smaller the gate, the longer. In the "
-        "second, the envelope of these neurons falls with the lag and meets the dotted threshold "
-        "at a dot. In the third, the window rises with the number of sequences.",
-    )
-
-
-def _gates_panel() -> alt.LayerChart:
-    """Draw the time scale of a gate, and on this curve each neuron's."""
-    x = log_x("gate:Q", "gate s", -4, 0)
-    y = log_y("time_scale:Q", "time scale τ (steps)", -1, 4)
-    curve = alt.Chart(alt.sequence(-4, -0.005, 0.02, as_="decade"), name="map")
-    curve = curve.transform_calculate(gate="pow(10, datum.decade)")
-    curve = curve.transform_calculate(time_scale="-1 / log(1 - datum.gate)")
-    neurons = alt.Chart(alt.sequence(0, NEURONS, as_="neuron"), name="neurons")
-    rate = "rates[datum.neuron]"
-    neurons = neurons.transform_calculate(gate=f"1 - exp(-{rate})", time_scale=f"1 / {rate}")
-    return alt.layer(
-        curve.mark_line(**CURVE).encode(x, y),
-        neurons.mark_point(**DOT | {"size": 30}).encode(x, y),
-    )
-
-
-def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
-    """Make controls of noise, α, exponent and N, and from them p, C and the threshold of Eq. (35).
-
-    Args:
-        errors: The ε for which C is tabulated.
-        column: Vega's expression for the place of the chosen ε among them.
-    """
-    level = np.asarray(errors)
+def _threshold() -> list[alt.Parameter]:
+    """Make controls of noise, α, ε, exponent and N; from them p, C and the threshold of Eq. (35)."""
+    level = np.asarray(_ERRORS)
     of_mean = []  # C by α (rows) and ε (columns), as `detection_threshold` has it
     of_likelihood = []
     for alpha in _ALPHAS:
@@ -139,6 +77,8 @@ def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
             _to_ten_digits(-special.ndtri(level) / np.sqrt(law.fisher_information()))
         )
     table = "(detector == 'likelihood' ? likelihood_constants : mean_constants)"
+    row = f"[round((alpha - {_ALPHAS[0]}) / 0.05)]"
+    column = "[round((error - 0.01) / 0.01)]"
     by_detector = (
         "(detector == 'mean' ? alpha / (alpha - 1) : detector == 'likelihood' ? 2 : alpha)"
     )
@@ -152,7 +92,7 @@ def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
         formula("noise", "pow(10, log_noise)"),
         formula("budget", "pow(10, log_budget)"),
         formula("exponent", by_detector),
-        formula("constant", f"{table}[round((alpha - {_ALPHAS[0]}) / 0.05)][{column}]"),
+        formula("constant", f"{table}{row}{column}"),
         formula("threshold", "constant * noise * pow(budget, -1 / exponent)"),
     ]
 
@@ -173,7 +113,6 @@ def _rows(name: str, decades: int, **ordinate: str) -> alt.Chart:
     drawable = {
         "value": "datum.value > 1e-6",
         "window": "datum.window >= 1 && datum.window < 1e9",
-        "budget": "datum.budget >= 1 && datum.budget < 1e9",
     }
     ((field, expression),) = ordinate.items()
     rows = alt.Chart(alt.sequence(0, decades + 0.001, 0.02, as_="decade"))
@@ -181,10 +120,10 @@ def _rows(name: str, decades: int, **ordinate: str) -> alt.Chart:
     return rows.transform_calculate(**{field: expression}).transform_filter(drawable[field])
 
 
-def _panels(envelope: alt.Chart, growth: alt.Chart, level_title: str) -> tuple[Any, Any]:
+def _panels(envelope: alt.Chart, growth: alt.Chart) -> tuple[Any, Any]:
     """Draw envelope and threshold, and the window against N, with dots where the sliders stand."""
     lag = log_x("lag:Q", "lag ℓ (steps)", 0, 4)
-    level = log_y("value:Q", level_title, -4, 2)
+    level = log_y("value:Q", "envelope f(ℓ)/c", -4, 2)
     budget = log_x("budget:Q", "number of sequences N", 0, 8)
     reach = log_y("window:Q", "window (steps)", 0, 6)
     at_sliders = alt.Chart(alt.sequence(0, 1)).transform_calculate(
@@ -225,33 +164,3 @@ def _reached(ratio: str) -> str:
     """Write the window, Eq. (60), from ``c/ε_th``; 0 below the first lag."""
     lag = _by_law(1, x=ratio)
     return f"({lag} >= 1 ? {lag} : 0)"
-
-
-def _total(term: str) -> str:
-    """Write a sum over neurons, the terms of which say ``{q}``."""
-    return "(" + " + ".join(term.format(q=q) for q in range(NEURONS)) + ")"
-
-
-def _envelope(lag: str) -> str:
-    """Write the mean of the neurons' exponentials at a lag."""
-    return f"({_total(f'exp(-{lag} * rates[{{q}}])')} / {NEURONS})"
-
-
-def _needed(lag: str) -> str:
-    """Write N(ℓ), Eq. (37), at a lag."""
-    return f"pow(constant * noise / {_envelope(lag)}, exponent)"
-
-
-def _newton() -> list[alt.Parameter]:
-    """Make the steps to the lag at which f falls to the threshold, from where the slowest neuron does."""
-    steps = [formula("lag_0", f"max(1, -log({NEURONS} * threshold) / rates[0])")]
-    for k in range(_NEWTON_STEPS):
-        parts = ", ".join(f"exp(-lag_{k} * rates[{q}])" for q in range(NEURONS))
-        slope = _total(f"rates[{{q}}] * parts_{k}[{{q}}]")
-        level = f"log(sum_{k} / {NEURONS} / threshold)"
-        steps += [
-            formula(f"parts_{k}", f"[{parts}]"),
-            formula(f"sum_{k}", _total(f"parts_{k}[{{q}}]")),
-            formula(f"lag_{k + 1}", f"lag_{k} + {level} * sum_{k} / {slope}"),
-        ]
-    return steps

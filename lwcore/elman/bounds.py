@@ -195,7 +195,7 @@ class Problem:
         return math.log(size) + mu0
 
     @property
-    def radii(self) -> Radii:
+    def radii(self) -> tuple[float, float]:
         """The least radii that a projection may have, (ν̄_w, ν̄_u)."""
         return self.recurrent_bound, self.input_bound
 

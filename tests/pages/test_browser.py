@@ -1,16 +1,15 @@
 """What moves in the built pages, in a real browser: search, ledger, charts, hints; every request
 that leaves this machine is refused."""
 
-import tomllib
-
 import numpy as np
 import pytest
+import yaml
 
 from book import claims
 from book.claims import ledger
 from lwcore.detection import detection_threshold
 from lwcore.window import DecayLaw
-from tests.built_book import BROWSER, NO_BROWSER, ROOT
+from tests.built_book import BOOK, BROWSER, NO_BROWSER, ROOT
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 CLAIMS = {name: claim for name, claim in claims.registry().items() if claim.paper != "code"}
@@ -140,9 +139,11 @@ def test_a_word_is_explained_to_those_who_point_at_it_or_tab_to_it(visit):
 
 
 def test_an_old_address_leads_to_the_place_that_its_page_has_now(visit):
-    moved = tomllib.loads((ROOT / "book" / "moved.toml").read_text())
-    old, new = next((old, new) for old, new in moved.items() if "#" in new)
-    page, _, place = new.partition("#")
-    tab = visit(f"{old}.html")
-    tab.wait_for_url(f"**/{page}.html#{place}")
-    assert tab.locator(f"[id='{place}']").count() == 1
+    moved = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["redirects"]
+    for new in moved.values():
+        page, _, place = new.removeprefix("/").partition("#")
+        assert not place or f'id="{place}"' in (BOOK / page).read_text()
+    tab = visit("book/costs.html")
+    tab.wait_for_url("**/book/browse.html#what-it-costs")
+    tab.goto(tab.url.replace("browse.html#what-it-costs", "trust.html#edit-it"))
+    tab.wait_for_url("**/book/browse.html#edit-it")
