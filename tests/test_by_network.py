@@ -80,3 +80,16 @@ def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
     assert reading.high == kept.max()
     assert reading.n == n_seeds - 1
     assert reading.covers == 1 - 2.0 ** (2 - n_seeds)
+
+
+def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their_own():
+    six = xr.DataArray([[-0.3, -0.31, -0.36, -0.37, -0.33, -0.34]], dims=("run", "seed"))
+    three = of_three_seeds([[-0.32, -0.33, -0.30]])
+    reading = by_network.by_seed(six, three, signed=True)
+    of_six = scipy_stats.ttest_1samp(np.ravel(six), 0).confidence_interval()
+    of_three = scipy_stats.ttest_1samp(np.ravel(three), 0).confidence_interval()
+    assert reading.low == pytest.approx(min(of_six.low, of_three.low))
+    assert reading.high == pytest.approx(max(of_six.high, of_three.high))
+    assert reading.n == 3
+    assert reading.covers == 0.95
+    assert reading.cases is None
