@@ -13,7 +13,7 @@ SIGMA: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
 }
 SMOOTH = ("tanh", "logistic", "gaussian")
-STEPS = 120  # of Adam, from each start
+STEPS = 60  # of Adam, from each start
 Place = tuple[float, int, int]  # α_m, length, dimension
 Objective = Callable[[Tensor, Tensor], Tensor]  # of neurons (k, 1 + d) and inputs (k, T, d)
 
