@@ -52,14 +52,15 @@ class _Censored(NamedTuple):
     ends: Array
     weights: Array
 
-    def likelihood(self, theta: Array) -> tuple[Array, Array, Array]:
+    def likelihood(self, theta: Array, draws: NDArray[np.intp]) -> tuple[Array, Array, Array]:
         """Return the log-likelihood, its derivatives in both standardised ends, and these ends.
 
         Args:
             theta: (β/σ, 1/σ) of each draw, (draws, k + 1).
+            draws: The places of the draws that are looked at.
         """
-        lower = np.where(self.known[0], theta @ self.ends[0].T, -np.inf)
-        upper = np.where(self.known[1], theta @ self.ends[1].T, np.inf)
+        lower = np.where(self.known[0], (theta @ self.ends[0].T)[draws], -np.inf)
+        upper = np.where(self.known[1], (theta @ self.ends[1].T)[draws], np.inf)
         # In the tail in which a difference of probabilities keeps its digits: mirrored above 0.
         mirrored = lower > 0
         log_below = special.log_ndtr(np.where(mirrored, -upper, lower))
@@ -67,7 +68,7 @@ class _Censored(NamedTuple):
         z = np.stack([lower, upper])
         with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
             log_inside = log_above + np.log1p(-np.exp(log_below - log_above))
-            total = np.nan_to_num((self.weights * log_inside).sum(1), nan=-np.inf)
+            total = np.nan_to_num((self.weights[draws] * log_inside).sum(1), nan=-np.inf)
             density = np.exp(stats.norm.logpdf(z) - log_inside)
         signs = np.array([-1.0, 1.0])[:, None, None]  # a higher lower end leaves less room
         return total, density * signs, np.where(np.isfinite(z), z, 0)
@@ -118,16 +119,19 @@ def censored_fit(
     ends = np.stack([np.column_stack([-x, end]) for end in (lower, upper)])
     responses = _Censored(known, ends, weights)
 
-    total, derivatives, z = responses.likelihood(theta)
+    every_draw = np.arange(len(theta))
+    total, derivatives, z = responses.likelihood(theta, every_draw)
     for _ in range(_ROUNDS):
-        before = total
+        before = total.copy()
         step = responses.newton_step(derivatives, z)
+        tried = every_draw
         for _ in range(_ROUNDS):  # halved where it leads downhill
-            total, derivatives, z = responses.likelihood(theta + step)
-            worse = total < before
-            if not worse.any():
+            found = responses.likelihood(theta + step, tried)
+            total[tried], derivatives[:, tried], z[:, tried] = found
+            tried = tried[total[tried] < before[tried]]
+            if len(tried) == 0:
                 break
-            step[worse] /= 2
+            step[tried] /= 2
         theta = theta + step
         if (total - before).max() < _CLOSE:
             break
