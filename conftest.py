@@ -207,7 +207,9 @@ class TextNotebookCell(IPyNbCell):
 
     def without_images(self, output):
         """Drop what is never compared from a recorded output."""
-        kept = {key: output[key] for key in output if key not in ("metadata", "execution_count")}
+        kept = {
+            key: output[key] for key in sorted(output) if key not in ("metadata", "execution_count")
+        }
         if "data" in kept:
             shown = kept["data"].items()
             kept["data"] = {kind: one for kind, one in shown if not kind.startswith("image/")}

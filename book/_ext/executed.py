@@ -8,6 +8,7 @@ repository is kept, so that no key is too narrow.
 """
 
 import ast
+import copy
 import hashlib
 import json
 import re
@@ -45,7 +46,13 @@ print(_json.dumps(sorted(_data | _modules)))"""
 
 
 def read(path):
-    """Read a text notebook."""
+    """Read a text notebook; it is parsed once for each time it was changed."""
+    return copy.deepcopy(notebook_of(path, path.stat().st_mtime_ns))
+
+
+@cache
+def notebook_of(path, mtime_ns):
+    """Parse a text notebook."""
     return jupytext.read(path)
 
 

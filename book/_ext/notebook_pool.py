@@ -1,9 +1,10 @@
-"""Notebooks executed side by side before the pages are read: myst-nb would run them one after the
-other, on one core.
+"""Notebooks executed side by side while the other pages are read: myst-nb would run them one after
+the other, on one core.
 
 What has no execution that holds is executed (`executed`), those that took longest the last time
-first; then myst-nb finds it in the cache. A notebook that fails is left to myst-nb, which runs it
-once more and says what went wrong where a reader of its log looks for it.
+first; a page waits for its notebook, and myst-nb finds it in the cache. A notebook that fails is
+left to myst-nb, which runs it once more and says what went wrong where a reader of its log looks
+for it.
 """
 
 import json
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 def use_store(app, config):
     """Let myst-nb read what `executed` keeps."""
     config.nb_execution_cache_path = str(executed.STORE)
+    app.executions = {}  # that were begun, by page
 
 
 def notebooks(env):
@@ -46,21 +48,33 @@ def changed(app, env, *_):
     return [page for page, key in keys.items() if key != before.get(page)]
 
 
-def fill_cache(app, env, docnames):
-    """Execute the notebooks among the pages that are about to be read, one for each core."""
-    waiting = []
+def begin(app, env, docnames):
+    """Begin to execute the notebooks among the pages that are about to be read, one for each core.
+
+    Pages that need no execution are read first, the others as they were begun.
+    """
+    paths = {}
     for page, path in notebooks(env).items():
         if page in docnames and executed.find(path) is None:
-            waiting.append(path)
+            paths[page] = path
     seconds_before = last_time()
 
-    def expected_seconds(path):
+    def expected_seconds(page):
         """Give what it took the last time; before the first time a long text takes long."""
-        return seconds_before.get(executed.place(path), path.stat().st_size / 500)
+        size = paths[page].stat().st_size
+        return seconds_before.get(executed.place(paths[page]), size / 500)
 
-    waiting.sort(key=expected_seconds, reverse=True)
-    with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(execute, waiting))
+    waiting = sorted(paths, key=expected_seconds, reverse=True)
+    pool = ThreadPoolExecutor(cores())
+    app.executions = {page: pool.submit(execute, paths[page]) for page in waiting}
+    pool.shutdown(wait=False)
+    docnames[:] = [page for page in docnames if page not in paths] + waiting
+
+
+def wait(app, env, docname):
+    """Let a page wait for the execution of its notebook."""
+    if docname in app.executions:
+        app.executions[docname].result()
 
 
 def execute(path):
@@ -96,4 +110,5 @@ def setup(app):
     """Connect it."""
     app.connect("config-inited", use_store)
     app.connect("env-get-outdated", changed)
-    app.connect("env-before-read-docs", fill_cache)
+    app.connect("env-before-read-docs", begin)
+    app.connect("env-purge-doc", wait)
