@@ -174,7 +174,7 @@ def test_cells_learn_from_data_of_inference_mode(family):
         state = torch.randn(2, cell.state_size)
     for loss in (
         lambda x, y, s: model.loss(x, y),
-        lambda x, y, s: cell(x, s).sum(),
+        lambda x, y, s: cell(x).sum(),
         lambda x, y, s: cell.unrolled(x).sum(),
         lambda x, y, s: cell.step(x[:, 0], s).sum(),
         lambda x, y, s: model.readout(x[..., [0, 1, 2, 0]]).sum(),

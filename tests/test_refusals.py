@@ -120,7 +120,6 @@ RUNS = [  # cells, network, tasks, results
     ("(B, T, 3)", lambda: make("GRU")(draw(2, 5, 7))),
     ("torch.float64", lambda: make("GRU")(draw(2, 5, 3).float())),
     ("must be finite", lambda: make("MinGRU").trace(draw(2, 5, 3) * torch.nan)),
-    ("of shape (2, 8)", lambda: make("LSTM")(draw(2, 5, 3), draw(2, 4))),
     ("batch_size = 5: must be at most the 2 sequences", lambda: batch_indices(0, 0, 2, 5)),
     ("below the length, 12", lambda: DelayedRegression(**TASK | {"lags": [1, 12]})),
     ("must be a non-zero vector", lambda: DelayedRegression(**TASK | {"direction": [0.0, 0.0]})),

@@ -43,7 +43,6 @@ from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace, select_e
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
 Inputs = Float[Tensor, "B T D"]
-State = Tensor | tuple[Tensor, Tensor]
 
 
 class Gates(NamedTuple):
@@ -214,22 +213,22 @@ class Cell(nn.Module):
 
     if TYPE_CHECKING:  # PyTorch's own says that it gives anything
 
-        def __call__(self, inputs: Tensor, state: State | None = None) -> Tensor: ...  # noqa: D102
+        def __call__(self, inputs: Tensor) -> Tensor: ...  # noqa: D102
 
-    def forward(self, inputs: Inputs, state: State | None = None) -> Tensor:
-        """Scan a batch and return the outputs h, (B, T, H).
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Scan a batch from zero and return the outputs h, (B, T, H).
 
-        Starts from zero, which is compiled and fast, or from a `state`: h₀, for an LSTM (h₀, c₀).
+        `Trace.scan` starts from another state.
 
         Examples:
             >>> tuple(LSTM(input_size=2, hidden_size=5)(torch.zeros(3, 20, 2)).shape)
             (3, 20, 5)
         """
-        return self._scan(inputs, state)[0]
+        return self._scan(inputs)[0]
 
     @torch.no_grad()
     @own_precision
-    def trace(self, inputs: Inputs, state: State | None = None) -> Trace:
+    def trace(self, inputs: Inputs) -> Trace:
         """Scan a batch and return all that transport needs, the parameters as they are now, too.
 
         Examples:
@@ -237,40 +236,38 @@ class Cell(nn.Module):
             >>> tuple(trace.gates.let_in.shape), tuple(trace.jacobian(7).dense().shape)
             ((3, 20, 5), (3, 5, 5))
         """
-        states = torch.cat(self._scan(inputs, state), dim=-1)
-        start = self._start(inputs, state).unsqueeze(1)
-        history = torch.cat([start, states], dim=1)
+        states = torch.cat(self._scan(inputs), dim=-1)
+        history = functional.pad(states, (0, 0, 1, 0))  # s₀ is zero
         # A copy, so that training may go on while the trace is read.
         frozen = copy.deepcopy(self).requires_grad_(False)
         return Trace(frozen, inputs, history)
 
-    def unrolled(self, inputs: Inputs, state: State | None = None) -> Tensor:
+    def unrolled(self, inputs: Inputs) -> Tensor:
         """Return what `forward` computes, by `step` and autograd through all of time.
 
         Slow. Take it for second derivatives, which compiled scans do not have.
         """
-        return self._scan(inputs, state, by_steps=True)[0]
+        return self._scan(inputs, by_steps=True)[0]
 
-    def _scan(
-        self, inputs: Tensor, state: State | None, by_steps: bool = False
-    ) -> tuple[Tensor, ...]:
+    def _scan(self, inputs: Tensor, by_steps: bool = False) -> tuple[Tensor, ...]:
         """Scan in the fastest way there is; return h, and c where it is not the same.
 
         A compiled scan is differentiable once, in h. In autocast the cell's precision counts.
         """
         if autocasts():
+            if isinstance(inputs, Tensor) and inputs.is_floating_point():
+                inputs = inputs.to(self.bias.dtype)
             with without_autocast():
-                return self._scan(*_rounded(self.bias.dtype, inputs, state), by_steps)
+                return self._scan(inputs, by_steps)
         self._require_inputs(inputs)
-        is_compilable = state is None and not by_steps
-        if is_compilable and self.linear:
+        if self.linear and not by_steps:
             gates = self.gates(inputs, inputs.new_zeros(self.state_size))
             added = gates.let_in * gates.candidate
             return (kernels.linear_scan(gates.keep, added),)
-        if is_compilable and kernels.usable(inputs):
+        if kernels.usable(inputs) and not by_steps:
             parameters: dict[str, Tensor] = dict(self.named_parameters())
             return kernels.scan(self._layout(), inputs, parameters)
-        at_step = self._start(inputs, state)
+        at_step = inputs.new_zeros(len(inputs), self.state_size)
         states = []
         for x in inputs.unbind(1):
             at_step = self.step(x, at_step)
@@ -303,17 +300,6 @@ class Cell(nn.Module):
             first += rows
         after = self.reset == "after"
         return kernels.FamilyLayout(self.shared, after, self.gate_init, **columns)
-
-    def _start(self, inputs: Tensor, state: State | None) -> Tensor:
-        """Return the state to start from in one piece, (B, S), h beside c."""
-        zero = inputs.new_zeros(len(inputs), self.state_size)
-        if state is None:
-            return zero
-        start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
-        is_a_state = start.shape == zero.shape and start.dtype == zero.dtype
-        allowed = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
-        require("state", state, is_a_state and bool(start.isfinite().all()), allowed)
-        return start
 
 
 class ConstGate(Cell):
@@ -597,19 +583,6 @@ class GatedJacobian(StepJacobian):
         sum_of_rows, along_n = self._through_candidate(rows).unbind(-2)
         subtracted = (sum_of_rows + n * along_n) / self.cell.hidden_size
         return self.into["scale"] * (diagonal - subtracted)
-
-
-def _rounded(dtype: torch.dtype, inputs: Any, state: State | None) -> tuple[Any, State | None]:
-    """Round inputs and a state to a precision; what is no tensor of reals is refused later."""
-
-    def rounded(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return value.to(dtype)
-        return value
-
-    if isinstance(state, tuple):
-        return rounded(inputs), (rounded(state[0]), rounded(state[1]))
-    return rounded(inputs), rounded(state)
 
 
 def _draw_uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:
