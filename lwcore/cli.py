@@ -166,7 +166,6 @@ def _show_run(data: Any) -> Callable[[], Any]:
 
     An error is also printed as a share of the target's variance, which is that of a constant.
     """
-    from lwcore import figures
     from lwcore.tables import summary
 
     for key, value in data.attrs.items():
@@ -176,7 +175,13 @@ def _show_run(data: Any) -> Callable[[], Any]:
         columns = {"error": data.test_loss, "share of the variance": share}
         table = summary(columns, ("model",), {"share of the variance": "share"})
         typer.echo(table.to_string())
-    return lambda: figures.overview(data)
+
+    def overview() -> Any:
+        from lwcore import figures  # here: where matplotlib fails, the file is sound
+
+        return figures.overview(data)
+
+    return overview
 
 
 @app.command()
