@@ -281,4 +281,4 @@ def route(model, data, **how):
 def by_lag(network, lags=range(STEPS)):
     """Return the parts of the gradient at lags, summed over all sequences."""
     data = network.data
-    return network.read(data.inputs, data.targets).band_vectors([[lag] for lag in lags])
+    return network.read(data.inputs, data.targets).lag_vectors([*lags])

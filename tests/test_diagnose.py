@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import Diagnosis, diagnose
 from lwcore.diagnose.inferred import LEVEL, ratio_bands
-from lwcore.diagnose.measuring import lag_bands
+from lwcore.diagnose.measuring import usual_lags
 from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
@@ -159,21 +159,18 @@ def test_an_interrupt_leaves_the_network_as_it_was():
     assert not net.rnn._forward_hooks
 
 
-def test_lags_are_single_as_far_as_memory_allows_and_each_is_looked_at_once():
-    for furthest, n_parameters, n_single in (
-        (100, 1000, 100),
-        (1000, 1000, 192),
-        (1000, 2_000_000, 118),
-        (1000, 10**9, 48),
-    ):
-        bands = lag_bands(furthest, n_parameters)
-        assert [lag for band in bands for lag in band] == [*range(1, furthest + 1)]
-        assert [band for band in bands if len(band) == 1] == [[i + 1] for i in range(n_single)]
-        assert len(bands) <= n_single + 16
+@pytest.mark.parametrize(
+    ("furthest", "n_parameters", "nearest"),
+    [(100, 1000, 100), (1000, 1000, 192), (1000, 2_000_000, 118), (1000, 10**9, 48)],
+)
+def test_every_lag_is_looked_at_as_far_as_memory_allows(furthest, n_parameters, nearest):
+    lags = usual_lags(furthest, n_parameters)
+    assert lags[:nearest] == [*range(1, nearest + 1)]
+    assert (lags[-1], len(lags)) == (furthest, nearest + 16 * (furthest > nearest))
 
 
-def test_one_lag_alone_behind_48_others_is_detected_by_default():
-    """Attention copies the input of 60 steps before: a band of neighbours would hide it."""
+def test_one_lag_alone_far_back_is_detected_by_default():
+    """Attention copies the input of 60 steps before."""
     torch.manual_seed(0)
     length, lag = 64, 60
 

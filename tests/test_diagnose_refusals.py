@@ -185,12 +185,6 @@ class Experts(Net):
         )
 
 
-class Two(Net):
-    def forward(self, x):
-        h = self.rnn(x)[0]
-        return {"embedded": h, "logits": self.show(h)}
-
-
 class Packs(Last):
     def forward(self, x):
         packed = nn.utils.rnn.pack_padded_sequence(x, [STEPS] * len(x), batch_first=True)
@@ -257,13 +251,6 @@ SAID = Net(2, 5), (INPUTS, TOKENS), {"loss": lambda p, y: functional.cross_entro
 # name: model, data, options, words of the refusal, and what it says to do: model, data, options
 REFUSED = {
     "no causal mask": (Attends(False), DATA, {}, "later inputs", (Attends(), DATA, {})),
-    "no causal mask, classes": (
-        Attends(False, 5),
-        (INPUTS, TOKENS),
-        {},
-        "later inputs",
-        (Attends(True, 5), (INPUTS, TOKENS), {}),
-    ),
     "horizon": (
         Attends(False),
         DATA,
@@ -292,10 +279,9 @@ REFUSED = {
         Clipped(),
         DATA,
         {"parameters": ["rnn"]},
-        "hook that clips",
+        "Does a hook change gradients",
         (Net(), DATA, {"parameters": ["rnn"]}),
     ),
-    "reversed": (Reversed(), (INPUTS, ENDS), {}, "order of time", PLAIN_LAST),
     "no gradient": (Cut(), DATA, {}, "torch.no_grad()", PLAIN),
     "training": (Net().train(), DATA, {}, "model.eval\\(\\)", PLAIN),
     "read out early": (ReadOut(), padded(), {}, "pad on the left", (Masked(), padded(), {})),
@@ -313,13 +299,6 @@ REFUSED = {
         {"parameters": ["rnn", "expert", "show"]},
         "parameters=\\['rnn', 'show'\\]",
         (Experts(), DATA, {"parameters": ["rnn", "show"]}),
-    ),
-    "two outputs": (
-        Two(),
-        DATA,
-        {},
-        "head=lambda out: out\\[0\\], out\\['logits'\\]",
-        (Two(), DATA, {"head": lambda out: out["logits"]}),
     ),
     "packed": (Packs(), (INPUTS, ENDS), {}, "leave out pack_padded_sequence", PLAIN_LAST),
     "channels, a window": (Variates(STEPS), CHANNELS, {}, "time_axis=2", None),
@@ -405,13 +384,6 @@ REFUSED = {
         "rnn.weight_ih_l0",
         (Net(), DATA, {"parameters": ["rnn"]}),
     ),
-    "a window at once": (
-        nn.Sequential(nn.Flatten(), nn.Linear(2 * STEPS, 1)).eval(),
-        (INPUTS, ENDS),
-        {},
-        "window is taken at once",
-        None,
-    ),
 }
 
 
@@ -424,6 +396,19 @@ def test_refusals_say_what_to_do_and_that_works(name):
     if way_out is not None:
         model, data, how = way_out
         assert route(model, data, **how).chosen
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (Reversed(), (INPUTS, ENDS)),
+        (nn.Sequential(nn.Flatten(), nn.Linear(STEPS, 1)).eval(), (INPUTS[..., :1], ENDS)),
+    ],
+)
+def test_a_window_that_is_taken_at_once_has_nothing_to_measure(model, data):
+    found = diagnose(model, data, time_axis=1, progress=False)
+    assert "there is nothing to measure" in found.answer().first
+    assert not found.data.statistic.any()
 
 
 @pytest.mark.parametrize(
@@ -447,11 +432,3 @@ def test_arrays_of_numpy_and_lists_of_a_loader_are_taken():
     reversed_view = np.ascontiguousarray(INPUTS.numpy()[::-1])[::-1].astype(np.float64)
     found = route(Net(), [[reversed_view, TARGETS]])
     assert torch.equal(found.data.first, INPUTS)
-
-
-def test_targets_of_a_tuple_go_to_a_loss_that_takes_them_one_by_one():
-    def weighted(p, y, weight):
-        return ((p - y).square() * weight).mean()
-
-    data = INPUTS, (TARGETS, torch.ones_like(TARGETS))
-    assert route(Net(), data, loss=weighted).objective.name == "weighted"

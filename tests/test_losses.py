@@ -5,12 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 from torch.nn import functional
 
 from benchmarks import false_alarms
 from lwcore.diagnose.inferred import count_false, detected
-from lwcore.diagnose.losses import IGNORED, Untrained, summed, usual_loss
+from lwcore.diagnose.losses import IGNORED, Untrained, usual_loss
 
 GENERATOR = torch.Generator().manual_seed(0)
 COUNT, STEPS, CLASSES = 60, 5, 3
@@ -125,12 +124,3 @@ def test_the_usual_loss_is_the_one_that_fits():
     for shape, targets in (((5, 2), real), ((5,), whole), ((5, 5), whole)):
         with pytest.raises(ValueError, match="loss = 'None'"):
             usual_loss(shape, targets, "these shapes")
-
-
-def test_a_mean_over_what_is_left_becomes_a_sum():
-    """Sequences have unequal shares in such a mean."""
-    plain = nn.CrossEntropyLoss()
-    assert summed(plain, torch.zeros(4, dtype=torch.int64)) is plain
-    assert summed(plain, torch.tensor([0, IGNORED])).reduction == "sum"
-    assert summed(nn.CrossEntropyLoss(torch.ones(2)), torch.tensor([0])).reduction == "sum"
-    assert plain.reduction == "mean"

@@ -309,9 +309,9 @@ def mse(p, y):
     return functional.mse_loss(p.squeeze(-1), y)
 
 
-def weighted(out, targets):
+def weighted(p, targets):
     y, weight = targets
-    return (weight * (out["prediction"] - y).square()).sum()
+    return (weight * (p - y).square()).sum()
 
 
 GROUPED = {"encoder_cont": SERIES, "groups": torch.arange(COUNT) % 4}
@@ -329,7 +329,10 @@ MODELS = {
     "gluonts": (
         DeepAR,
         lambda: (SERIES, later(SERIES)),
-        {"loss": lambda given, y: -given.log_prob(y).mean()},
+        {
+            "head": lambda d: torch.stack([d.loc, d.scale]),
+            "loss": lambda p, y: -torch.distributions.StudentT(5.0, *p).log_prob(y).mean(),
+        },
     ),
     "tsai": (LSTMFCN, lambda: (CHANNELS_FIRST, CLASS), {"time_axis": 2}),
     "cleanrl": (Agent, lambda: ((SERIES, RESETS), later(SERIES)), {}),
@@ -363,12 +366,11 @@ def test_a_spiking_network_is_read_by_its_first_weights():
     """With all weights too: its potentials are heavy then, and a planted lag drowns."""
     classes = (EVENTS[-1 - LAG, :, :6].sum(-1) > 1.5).long()
 
-    def loss(out, y):
-        _, potentials = out
+    def loss(potentials, y):
         return functional.cross_entropy(potentials.sum(0), y)
 
     torch.manual_seed(2)
-    how = {"loss": loss, "parameters": ["first"], "progress": False}
+    how = {"head": lambda out: out[1], "loss": loss, "parameters": ["first"], "progress": False}
     found = diagnose(Spiking().eval(), (EVENTS, classes), batch_first=False, **how)
     assert found.data.statistic.any("sequence").all()
 

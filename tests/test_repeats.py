@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lwcore.diagnose.repeats import count_repeats
+from lwcore.diagnose.contract import count_repeats
 
 COUNT, LENGTH = 96, 16
 STEPS = np.arange(LENGTH)

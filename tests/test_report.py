@@ -1,4 +1,4 @@
-"""The answer of a diagnosis: the same in print, in a notebook, in a figure and in `lw show`."""
+"""The answer of a diagnosis: the same in print, in a figure and in `lw show`."""
 
 import io
 import re
@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import xarray as xr
-from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -37,7 +36,7 @@ KNOWN = {
 
 
 def answered(needed, low=None, high=None, n_sequences=100, lags=None, **attrs):
-    """A diagnosis of lags with these N(ℓ); infinite where no signal is detected."""
+    """A diagnosis of lags with these N(ℓ); infinite where no signal is found."""
     needed = np.array(needed, dtype=float)
     low = needed / 2 if low is None else np.array(low, dtype=float)
     high = needed * 2 if high is None else np.array(high, dtype=float)
@@ -51,8 +50,6 @@ def answered(needed, low=None, high=None, n_sequences=100, lags=None, **attrs):
             "required": ("lag", needed),
             "required_interval": (("bound", "lag"), np.stack([low, high])),
             "detected": ("lag", np.isfinite(needed)),
-            "exponent": ("lag", np.full(count, 2.0)),
-            "tail_index": ("lag", np.full(count, 2.0)),
             "false_windows": 4,
         },
         {"lag": np.arange(1, count + 1) if lags is None else lags},
@@ -75,22 +72,15 @@ def found():
     return answered(needed, low=[2, 10, 5, 150, 40], high=high, source="error")
 
 
-def test_print_notebook_figure_and_command_say_the_same(found, tmp_path):
+def test_print_figure_and_command_say_the_same(found, tmp_path):
     answer = found.answer()
     said = words(str(found))
-    page = BeautifulSoup(found._repr_html_(), "html.parser")
-    shown = words(page.get_text(" "))
     points = [point for section in answer.sections.values() for point in section]
-    for sentence in [answer.first, *answer.then, *answer.legend, *points]:
+    for sentence in [answer.first, *answer.then, *points]:
         assert words(sentence) in said
-        assert words(sentence) in shown
-    rows = [[cell.get_text() for cell in row.select("td")] for row in page.table.select("tr")][1:]
-    assert rows == answer.table.to_numpy().tolist()
-    for row in rows:
+    for row in answer.table.to_numpy().tolist():
         assert " ".join(row) in said
-    folds = {fold.summary.get_text(): fold for fold in page.select("details")}
-    lags = [row.td.get_text() for row in folds["Every lag"].select("tbody tr")]
-    assert lags == [str(lag) for lag in found.data.lag.values]
+    assert repr(found) == str(found)
     figure = found.plot()
     assert answer.first.startswith(figure.get_suptitle())
     marked = {tuple(line.get_xdata()): line.get_markerfacecolor() for line in figure.axes[0].lines}
@@ -101,7 +91,7 @@ def test_print_notebook_figure_and_command_say_the_same(found, tmp_path):
     assert shown.output.startswith(f"{found}\n")
     assert (tmp_path / "shown.png").read_bytes().startswith(b"\x89PNG")
     again = Diagnosis(results.load(tmp_path / "mine.nc"))
-    assert (str(again), again._repr_html_()[:200]) == (str(found), found._repr_html_()[:200])
+    assert str(again) == str(found)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "koi8-r", "cp437", "cp950", "utf-8"])
@@ -154,20 +144,19 @@ def test_there_are_four_zeros():
         first = diagnosis.answer().first
         assert first.startswith("100 sequences are enough for no lag of the gradient of all there")
         assert [text for text in said.values() if text in first] == [reason]
-        may_help = diagnosis in (no_dependence, undecided)
-        assert ("Give diagnose more than these 100" in words(str(diagnosis))) == may_help
+        may_help = diagnosis is undecided
+        assert ("give diagnose more, by sequences=" in words(str(diagnosis))) == may_help
         assert "A lag that does not show may still be learned" in words(str(diagnosis))
-    assert "At lag 2 a signal is found that needs more: 200 sequences." in words(str(too_few))
 
 
 def test_no_signal_and_too_few_to_tell_do_not_read_alike():
     table = answered([INFINITE] * 2, low=[50, 300]).answer().table
-    assert table.iloc[:, 2].tolist() == ["unknown, read more", "none found"]
+    assert table.iloc[:, 2].tolist() == ["none found, read more", "none found"]
 
 
 def test_lags_without_a_gradient_and_lags_not_looked_at_are_told():
     cut = answered([5.0, INFINITE, 8.0], low=[2.0, INFINITE, 4.0], length=9).answer()
-    assert cut.first.endswith("At lag 2 there is no gradient at all.")
+    assert "No gradient there: in all sequences this part" in words(cut.text())
     assert "Lags 4–8 were not looked at: lags=range(4, 9) does." in cut.then
     assert cut.table.to_numpy().tolist()[-1] == ["4–8", "–", "not looked at"]
     nothing = answered([INFINITE] * 4, low=[150] * 4, length=9, source="error").answer()
@@ -184,35 +173,25 @@ def test_what_is_left_to_learn_is_told_from_all_there_is():
 
 def test_an_answer_keeps_to_its_own_advice():
     said = words(str(answered([5.0])))
-    assert "Take four times as many to be fairly sure" in said
+    assert "199 times of 200 from four times as many" in said
     assert "compare seed=1" in said
 
 
 def test_what_speaks_against_the_numbers_is_said_where_it_does():
     plain = words(str(answered([5.0])))
-    assert "a signal is found in 4 of 1,000 draws. At most 10 are expected" in plain
-    assert "few sequences make most of the noise" not in plain
-    for name, value in {"tail_index": 0.9, "exponent": 7.0}.items():
-        heavy = answered([5.0])
-        heavy.data[name][:] = value
-        assert "A few sequences make most of the noise" in words(str(heavy))
-    for sizes, is_of_few in ((np.ones(50), False), (np.arange(50) < 9, True)):
-        rare = answered([5.0])
-        rare.data["error_size"] = "sequence", sizes.astype(float)
-        assert ("A few sequences make most of the noise" in words(str(rare))) == is_of_few
+    assert "A signal is found in 4 of 1,000 draws, and at most 10 are expected" in plain
+    assert "extrapolated" not in plain
+    assert "above 100 are extrapolated" in words(str(answered([5.0, 101.0])))
     far = answered([5.0], n_sequences=5000, caveats="11 sequences repeat half of another one.")
-    assert "5,000 sequences are extrapolated: 100 were read." in words(str(far))
+    assert "above 100 are extrapolated" in words(str(far))
     assert far.answer().sections["How sure"][0] == "11 sequences repeat half of another one."
 
 
-@pytest.mark.parametrize("route", ["recurrence", "uses"])
-def test_it_says_whose_gradient_it_is_in_counts(route):
-    counts = {"measured_parameters": 72, "all_parameters": 1961, "route": route}
+def test_it_says_whose_gradient_it_is_in_counts():
+    counts = {"measured_parameters": 72, "all_parameters": 1961}
     said = words(str(answered([5.0], left_out_names="embed, show", **counts)))
     assert "GRU, 8 neurons: 72 of 1,961 parameters; left out: 1,889 (embed, show)" in said
-    assert ("which act within a step" in said) == (route == "recurrence")
-    assert "GRU, 8 neurons: all 9 parameters." in words(str(answered([5.0], kernels="conv.weight")))
-    assert ("convolution's kernel reads further back" in said) == (route == "uses")
+    assert "GRU, 8 neurons: all 9 parameters." in words(str(answered([5.0])))
 
 
 def test_another_number_of_sequences_can_be_asked_about():
@@ -242,16 +221,16 @@ def test_any_numbers_make_a_small_table_of_lines_of_one_verdict(kinds, n_sequenc
     assert len(answer.table) <= MOST_ROWS + 1
     assert max(map(len, answer.text().splitlines())) <= 80
     assert "nan" not in answer.text()
-    verdicts = {row.first: row.verdict for row in found.rows}
+    verdicts = found.by_lag().set_index("lag")["enough"].to_dict()
     for lags, _, verdict in answer.table.to_numpy().tolist():
         if verdict in list(Verdict):
             first, *last = map(int, lags.split("–"))
             assert {verdicts[lag] for lag in range(first, (last or [first])[0] + 1)} == {verdict}
     together = 0
-    for row in found.rows:
+    for row in found.by_lag().itertuples():
         if not row.needed <= n_sequences:
             break
-        together = row.first
+        together = row.lag
     steps = [int(step) for step in re.findall(r"(\d+) steps?", answer.first)]
     wanted = {together, found.window(n_sequences).steps} - {0} or {0}
     assert set(steps) == wanted

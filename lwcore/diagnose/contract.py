@@ -8,24 +8,40 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as trees
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from lwcore.signatures import ArgumentError, require
+from lwcore.signatures import ArgumentError, checked, require
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
+Codes = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 _AT_ONCE = 128  # sequences of a dataset
 _WIDE = 2  # times as many features as steps: then steps may be channels
 _FEW_NAMES = 6  # that are told
+# Of sequences that repeat others, as overlapping windows of one series do, scaled or not:
+_DIGITS = 4  # of a ratio of differences, which scaling leaves as it is up to rounding
+_FEWEST_VALUES = 3  # in a piece, and a quarter of its steps: else it is a flag, a level or padding
+_BY_CHANCE = 0.1  # share of sequences that may repeat others
+_BY_ITSELF = 0.05  # share of sequences that share their first piece with others, and then differ
+_CLOCK = 1e-5  # of a column's deviation, below which a linear rule foretells the next step
+_LARGEST = 1e100  # whose square is a number, too
+_MOST_COLUMNS = 32  # that are looked at one by one
+_MOST_NUMBERS = 2**22  # in these
 _ARRAYS = (Tensor, np.ndarray)
 _NUMBERS = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
@@ -54,25 +70,7 @@ CHANNELS = (
 )
 
 
-class Axes(NamedTuple):
-    """Where a reader's tensor has its sequences and its steps; None where it has none."""
-
-    sequences: int
-    steps: int | None
-
-    def front(self, tensor: Tensor) -> Tensor:
-        """Return a tensor as (B, T, …), or as (B, …) without steps."""
-        if self.steps is None:
-            return tensor.movedim(self.sequences, 0)
-        return tensor.movedim((self.sequences, self.steps), (0, 1))
-
-    def back(self, tensor: Tensor) -> Tensor:
-        """Undo `front`, in a copy that may be written to and viewed."""
-        if self.steps is None:
-            tensor = tensor.movedim(0, self.sequences)
-        else:
-            tensor = tensor.movedim((0, 1), (self.sequences, self.steps))
-        return tensor.clone(memory_format=torch.contiguous_format)
+Axes = tuple[int, ...]  # of a reader's tensor: that of sequences, and that of steps if it has one
 
 
 class Rows:
@@ -99,19 +97,25 @@ class Form(NamedTuple):
     """How a reader's inputs or targets are nested, and the axes of each tensor in them."""
 
     spec: Any
-    axes: list[Axes | None]
+    axes: list[Axes | None]  # None for None
 
     def front(self, given: Any) -> Rows:
-        """Return all tensors with their sequences in front."""
-        leaves = trees.tree_leaves(given)
-        pairs = zip(leaves, self.axes, strict=True)
-        return Rows([None if axes is None else axes.front(leaf) for leaf, axes in pairs])
+        """Return all tensors with their sequences in front, and then their steps."""
+        found: list[Any] = []
+        for leaf, axes in zip(trees.tree_leaves(given), self.axes, strict=True):
+            found.append(None if axes is None else leaf.movedim(axes, (0, 1)[: len(axes)]))
+        return Rows(found)
 
     def back(self, some: Rows) -> Any:
-        """Return what the model, or the loss, takes."""
-        pairs = zip(some.leaves, self.axes, strict=True)
-        own = [None if axes is None else axes.back(leaf) for leaf, axes in pairs]
-        return trees.tree_unflatten(own, self.spec)
+        """Return what the model, or the loss, takes: copies that may be written to and viewed."""
+        found: list[Any] = []
+        for leaf, axes in zip(some.leaves, self.axes, strict=True):
+            if axes is None:
+                found.append(None)
+                continue
+            own = leaf.movedim((0, 1)[: len(axes)], axes)
+            found.append(own.clone(memory_format=torch.contiguous_format))
+        return trees.tree_unflatten(found, self.spec)
 
 
 @dataclass(frozen=True)
@@ -138,10 +142,11 @@ class Data:
         """The number of steps."""
         return self.first.shape[1]
 
-    def has_steps(self, place: int) -> bool:
-        """Say whether one of the inputs has steps."""
-        axes = self.inputs_form.axes[place]
-        return axes is not None and axes.steps is not None
+    @property
+    def with_steps(self) -> list[int]:
+        """The places of the inputs that have steps."""
+        places = enumerate(self.inputs_form.axes)
+        return [place for place, axes in places if axes is not None and len(axes) > 1]
 
 
 def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -> Data:
@@ -152,51 +157,44 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
     if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
         own = torch.Generator("cpu")  # a loader without one draws a seed from PyTorch's
         batches = DataLoader(batches, _AT_ONCE, generator=own)
-    forms: tuple[Form, Form] | None = None
+    forms: list[Form] = []
     inputs: list[Rows] = []
     targets: list[Rows] = []
     n_read = 0
     for place, batch in enumerate(_pairs(batches)):
+        name = f"batches[{place}]"
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2
-        require(f"batches[{place}]", _kind(batch), is_pair, _PAIR)
-        pair = [
-            _numbers(f"{name} in batches[{place}]", part)
-            for name, part in zip(("inputs", "targets"), batch, strict=True)
-        ]
-        forms = forms or _forms(pair[0], pair[1], batch_first, time_axis)
+        require(name, _kind(batch), is_pair, _PAIR)
+        pair = _numbers(f"inputs in {name}", batch[0]), _numbers(f"targets in {name}", batch[1])
+        forms = forms or _forms(*pair, batch_first, time_axis)
         for part, form, found in zip(pair, forms, (inputs, targets), strict=True):
             spec = trees.tree_structure(part)
-            require(f"batches[{place}]", f"{spec}", spec == form.spec, "nested as the first one")
+            require(name, f"{spec}", spec == form.spec, "nested as the first one")
             found.append(form.front(part))
         n_read += len(inputs[-1])
         if n_read >= most:
             break
-    require("batches", _kind(batches), forms is not None, "one pair or more")
-    assert forms is not None
+    require("batches", _kind(batches), bool(inputs), "one pair or more")
     return Data(_joined(inputs, most), _joined(targets, most), *forms)
 
 
 def _pairs(batches: Any) -> Iterator[Any]:
     """Yield pairs, and say of an error of the reader's own which of them could not be read."""
-    is_text = isinstance(batches, str | bytes)
-    is_alone = is_text or isinstance(batches, (*_ARRAYS, Mapping))
+    is_alone = isinstance(batches, (str, bytes, *_ARRAYS, Mapping))
     words = "pairs, or one pair, of inputs and targets: (inputs, targets), or (d['x'], d['y'])"
     require("batches", _kind(batches), not is_alone, words)
-    is_listed = isinstance(batches, list) and len(batches) == 2 and isinstance(batches[0], _ARRAYS)
-    if is_listed or (isinstance(batches, tuple) and len(batches) == 2):
+    if isinstance(batches, tuple) and len(batches) == 2:
         yield batches
         return
     with explained("batches", "cannot be iterated"):
         waiting = iter(batches)
-    place = 0
-    while True:
+    for place in itertools.count():
         with explained(f"batches[{place}]", "cannot be read", f"Lengths must be {_LENGTHS}"):
             try:
                 batch = next(waiting)
             except StopIteration:
                 return
         yield batch
-        place += 1
 
 
 def _kind(given: Any) -> str:
@@ -215,43 +213,26 @@ def _numbers(name: str, given: Any) -> Any:
         if part is None:
             return None
         require(name, _kind(part), isinstance(part, _ARRAYS), _PAIR)
-        if isinstance(part, np.ndarray):
-            part = _readable(part)
-        try:
-            found = torch.as_tensor(part).detach()
-        except TypeError:
-            found = None
-        is_of_numbers = found is not None and found.dtype in _NUMBERS
+        if isinstance(part, np.ndarray):  # a copy, whose bytes and strides PyTorch can read
+            part = part.astype(part.dtype.newbyteorder("="), order="C")
         words = "real or whole numbers of PyTorch's usual types, as float32 or int64"
-        require(name, str(part.dtype), is_of_numbers, words)
-        assert found is not None
+        with explained(f"{name} ({part.dtype})", f"must be {words}"):
+            found = torch.as_tensor(part).detach()
+        require(name, str(part.dtype), found.dtype in _NUMBERS, words)
         if found.is_inference():  # such tensors carry no gradients; a copy does
             found = found.clone()
         words = "finite: put a number where one is missing, and say where in a further column"
         require(name, "NaN or infinite somewhere", bool(found.isfinite().all()), words)
         return found
 
-    is_text = isinstance(given, str | bytes)
-    require(name, _kind(given), not is_text, _PAIR)
     return trees.tree_map(tensor, given)
 
 
-def _readable(array: Any) -> Any:
-    """Return an array as PyTorch reads it: a copy of one that is flipped, or not to be written."""
-    is_flipped = any(stride < 0 for stride in array.strides)
-    if array.dtype.isnative and not is_flipped and array.flags.writeable:
-        return array
-    return array.astype(array.dtype.newbyteorder("="), order="C")
-
-
-def _forms(
-    inputs: Any, targets: Any, batch_first: bool, time_axis: int | None
-) -> tuple[Form, Form]:
+def _forms(inputs: Any, targets: Any, batch_first: bool, time_axis: int | None) -> list[Form]:
     """Return the axes of all tensors, as a reader names them by those of the first."""
     leaves, spec = trees.tree_flatten(inputs)
-    first = leaves[0] if leaves else None
+    shape = tuple(leaves[0].shape) if leaves and leaves[0] is not None else ()
     words = f"arrays of the shape (sequences, steps, …). {_SINGLE}"
-    shape = () if first is None else tuple(first.shape)
     require("inputs", shape, len(shape) > 1, words)
     sequences = 0 if batch_first else 1
     steps = 1 - sequences if time_axis is None else time_axis
@@ -259,43 +240,36 @@ def _forms(
     words = f"an axis of inputs {shape} beside that of sequences, {sequences}"
     require("time_axis", time_axis, is_axis, words)
     steps %= len(shape)
-    count, length = shape[sequences], shape[steps]
-    axes = [_axes_of("inputs", leaf, sequences, steps, count, length) for leaf in leaves]
     target_leaves, target_spec = trees.tree_flatten(targets)
     is_given = any(leaf is not None for leaf in target_leaves)
     require("targets", None, is_given, "an array, or a tuple or dictionary of arrays")
-    of_targets = []
-    for leaf in target_leaves:
-        found = _axes_of("targets", leaf, sequences, steps, count, length)
-        of_targets.append(None if found is None else found._replace(steps=None))
     if time_axis is None and batch_first:
-        _refuse_channels(shape, steps)
-    return Form(spec, axes), Form(target_spec, of_targets)
+        is_wide = len(shape) == 3 and shape[2] >= _WIDE * shape[1]
+        told = f"None, with {shape[1]} steps of width {shape[2:]} in inputs {shape}"
+        require("time_axis", told, not is_wide, CHANNELS)
+    both = (sequences, steps)
+    of_inputs = [_axes_of("inputs", leaf, both, shape) for leaf in leaves]
+    of_targets = []
+    for leaf in target_leaves:  # whose steps are the loss's
+        found = _axes_of("targets", leaf, both, shape)
+        of_targets.append(found if found is None else found[:1])
+    return [Form(spec, of_inputs), Form(target_spec, of_targets)]
 
 
-def _axes_of(
-    name: str, leaf: Any, sequences: int, steps: int, count: int, length: int
-) -> Axes | None:
-    """Return the axes of one tensor: those of the first, or the first axis alone."""
+def _axes_of(name: str, leaf: Any, both: Axes, shape: Sequence[int]) -> Axes | None:
+    """Return the axes of one tensor: those of the first, of this shape, or that of sequences."""
     if leaf is None:
         return None
-    shape = tuple(leaf.shape)
-    furthest = max(sequences, steps)
-    if len(shape) > furthest and (shape[sequences], shape[steps]) == (count, length):
-        return Axes(sequences, steps)
-    for axis in dict.fromkeys((0, sequences)):
-        if len(shape) > axis and shape[axis] == count:
-            return Axes(axis, None)
-    words = f"{count}, the sequences of the inputs, with axis {sequences} for these. {_SINGLE}"
-    require(f"first axes of {name}", shape[:2], False, words)
+    own = tuple(leaf.shape)
+    if len(own) > max(both) and all(own[axis] == shape[axis] for axis in both):
+        return both
+    count = shape[both[0]]
+    for axis in dict.fromkeys((0, both[0])):
+        if len(own) > axis and own[axis] == count:
+            return (axis,)
+    words = f"{count}, the sequences of the inputs, with axis {both[0]} for these. {_SINGLE}"
+    require(f"first axes of {name}", own[:2], False, words)
     return None
-
-
-def _refuse_channels(shape: Sequence[int], steps: int) -> None:
-    """Ask for `time_axis` where there are few steps beside the width."""
-    is_plain = len(shape) != 3 or shape[2] < _WIDE * shape[steps]
-    told = f"None, with {shape[steps]} steps of width {shape[2:]} in inputs {tuple(shape)}"
-    require("time_axis", told, is_plain, CHANNELS)
 
 
 def _joined(parts: list[Rows], most: int) -> Rows:
@@ -318,31 +292,30 @@ def read_as(data: Data) -> str:
 
 
 class Copies(NamedTuple):
-    """Copies of a reader's model, head and loss, to work on."""
+    """Copies of a reader's model, head, loss and step, to work on."""
 
     model: nn.Module
     head: Any
     loss: Any
-    made: dict[str, Tensor]  # copies of what modules hold that was made of parameters
-    names: dict[nn.Module, str]  # of the modules of the model that was given
+    step: Any
 
     @classmethod
-    def of(cls, model: nn.Module, head: Any, loss: Any) -> Copies:
+    def of(cls, model: nn.Module, head: Any, loss: Any, step: Any) -> Copies:
         """Copy them together, so that what they share is shared; refuse what cannot be copied."""
         model = getattr(model, "_orig_mod", model)  # of torch.compile
         _refuse_unreadable(model)
         words = "a function of predictions and targets, as torch.nn.MSELoss(), not a class, or None"
         is_function = loss is None or (callable(loss) and not isinstance(loss, type))
         require("loss", loss, is_function, words)
+        is_inside = step is None or step in {*model.modules()}
+        require("step", type(step).__name__, is_inside, "one of model's modules")
         memo: dict[int, Any] = {}
-        made = {}
-        for name, module in model.named_modules():
-            for key, value in vars(module).items():
-                if isinstance(value, Tensor) and not value.is_leaf:  # as of the older weight_norm
-                    memo[id(value)] = made[f"{name}.{key}"] = value.detach().clone()
+        for module in model.modules():
+            for value in vars(module).values():
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    memo[id(value)] = None  # made of parameters, and made anew in each pass
         with explained("model", "cannot be deep-copied", _UNCOPIED):
-            names = {module: name for name, module in model.named_modules()}
-            return cls(*copy.deepcopy((model, head, loss), memo), made, names)
+            return cls(*copy.deepcopy((model, head, loss, step), memo))
 
     def caller(self, data: Data) -> Callable[[Any], Any]:
         """Return a function that hands inputs to the model as its signature takes them.
@@ -367,19 +340,19 @@ class Copies(NamedTuple):
 def _refuse_unreadable(model: nn.Module) -> None:
     """Refuse parameters without numbers, training mode, and parts whose uses cannot be seen."""
     for name, part in model.named_parameters():
-        is_made = not is_lazy(part) and not part.is_meta
-        words = "made: run a lazy model once on a batch, and load the weights of one on meta"
-        require("parameters", name, is_made, words)
-        words = "one that was made outside of torch.inference_mode()"
-        require("model", type(model).__name__, not part.is_inference(), words)
+        is_made = not is_lazy(part) and not part.is_meta and not part.is_inference()
+        words = (
+            "made, outside of torch.inference_mode(): run a lazy model once on a batch, and load "
+            "the weights of one on meta"
+        )
+        require("parameters of model", name, is_made, words)
     for module in model.modules():
         # in training mode there are random draws, and statistics that change
         words = "False: call model.eval() first. Of torch.export, give the model before the export"
         require("model.training", module.training, not module.training, words)
-        kind = type(module)
-        is_scripted = isinstance(module, torch.jit.ScriptModule)
+        is_plain = not isinstance(module, torch.jit.ScriptModule)
         words = "as it was before scripting or tracing: uses of its parameters cannot be seen"
-        require("model", kind.__name__, not is_scripted, words)
+        require("model", type(module).__name__, is_plain, words)
 
 
 def fit_types(inputs: Rows, model: nn.Module) -> Rows:
@@ -399,17 +372,13 @@ def few(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def explained(
-    name: str, words: str, advice: str | Callable[[Exception], str] = ""
-) -> Iterator[None]:
+def explained(name: str, words: str, advice: str = "") -> Iterator[None]:
     """Say of an error of a reader's own code what was tried."""
     try:
         yield
     except ArgumentError:
         raise
     except Exception as error:
-        if callable(advice):
-            advice = advice(error)
         raise ArgumentError(f"{name} {words}: {first_line(error)}. {advice}".strip()) from error
 
 
@@ -419,3 +388,100 @@ def first_line(error: Exception) -> str:
     # PyTorch's loaders tell what failed in another process with its traceback, and its words last
     line = lines[-1] if "Original Traceback" in str(error) else lines[0]
     return f"{type(error).__name__}: {line[:200]}"
+
+
+@checked
+def count_repeats(inputs: Float[Array, "B T D"]) -> int:
+    """Count the sequences whose first half stands in another one, in some column.
+
+    Columns are looked at one by one, as one that differs from window to window, a position or
+    noise, hides that others repeat; then all of them together, and all flags. What repeats by
+    itself is left out, as a clock, a calendar or a level: its pieces also stand at the same place
+    in sequences that differ.
+    """
+    count, length, _ = inputs.shape
+    steps = np.where(np.abs(inputs) < _LARGEST, inputs, 0.0)  # nor what is no number
+    steps = steps[:, :, (steps != steps[:1]).any((0, 1))]
+    if length < 2 * _FEWEST_VALUES:
+        return 0
+    # along a direction in which unlike steps have unlike numbers
+    direction = np.random.default_rng(0).standard_normal(steps.shape[1:])
+    wholes = _numbered((steps * direction).sum((1, 2)))
+    does_repeat = np.zeros(count, dtype=bool)
+    for column in _columns(steps, direction[0]):
+        for codes in _codes(column):
+            does_repeat |= _repeats(codes, length // 2, wholes)
+    n_repeats = int(does_repeat.sum())
+    return n_repeats if n_repeats > _BY_CHANCE * count else 0
+
+
+def _columns(steps: Float[Array, "B T D"], direction: Float[Array, " D"]) -> Iterator[Array]:
+    """Yield columns to look at, so many that it takes seconds, then all together, and all flags."""
+    count, length, width = steps.shape
+    if not width:
+        return
+    most = min(_MOST_COLUMNS, max(1, _MOST_NUMBERS // (count * length)), width)
+    for place in np.unique(np.linspace(0, width - 1, most).astype(int)):
+        yield steps[:, :, place]
+    lowest = steps.min((0, 1))
+    highest = steps.max((0, 1))
+    is_flag = ((steps == lowest) | (steps == highest)).all((0, 1))
+    yield steps @ direction
+    yield steps[:, :, is_flag] @ direction[is_flag]
+
+
+def _goes_on_linearly(column: Float[Array, "B T"]) -> bool:
+    """Say whether x(t) = a x(t − 1) + b x(t − 2) + c in all rows, as of lines and sines."""
+    after = column[:, 2:].ravel()
+    before = [column[:, 1:-1].ravel(), column[:, :-2].ravel(), np.ones_like(after)]
+    known = np.stack(before, axis=1)
+    rule, *_ = np.linalg.lstsq(known, after, rcond=None)
+    return bool(np.abs(known @ rule - after).max() <= _CLOCK * after.std())
+
+
+def _numbered(values: np.ndarray) -> Codes:
+    """Return whole numbers from 0 on in the place of values, the same for equal ones."""
+    return pd.factorize(values.ravel())[0].reshape(values.shape)
+
+
+def _codes(column: Float[Array, "B T"]) -> Iterator[Codes]:
+    """Yield numbers for each step, the same where windows that repeat have the same step.
+
+    Of real numbers also those of the ratios of successive differences, which scale and shift leave
+    as they are.
+    """
+    if _goes_on_linearly(column):
+        return
+    yield _numbered(column)
+    if (column == column.round()).all():
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        changes = np.diff(column, axis=1)
+        ratios = changes[:, 1:] / changes[:, :-1]
+        size = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(ratios))))
+        rounded = np.round(ratios * size) / size
+    yield _numbered(np.where(np.isfinite(rounded), rounded, 0.0))
+
+
+def _repeats(codes: Codes, n_first: int, wholes: Codes) -> Mask:
+    """Say of which rows so many first steps stand in another one; `wholes` number all inputs."""
+    count, length = codes.shape
+    n_first = min(n_first, max(length - n_first, 1))
+    if n_first < _FEWEST_VALUES:
+        return np.zeros(count, dtype=bool)
+    pieces = codes  # of some steps each, from every step on; next of up to twice as many
+    n_steps = 1
+    while n_steps < n_first:
+        more = min(n_steps, n_first - n_steps)
+        pieces = _numbered(pieces[:, :-more] * pieces.size + pieces[:, more:])
+        n_steps += more
+    first_steps = np.sort(codes[:, :n_first], axis=1)
+    n_values = 1 + (np.diff(first_steps, axis=1) != 0).sum(1)
+    is_telling = n_values >= max(_FEWEST_VALUES, n_first // 4)
+    first = pd.Series(pieces[:, 0])
+    n_at_same_place = pd.Series(wholes).groupby(first).transform("nunique")
+    if (n_at_same_place > 1).mean() > _BY_ITSELF:
+        return np.zeros(count, dtype=bool)
+    rows = np.repeat(np.arange(count), pieces.shape[1])
+    n_rows = pd.Series(rows).groupby(pieces.ravel()).nunique()
+    return is_telling & (n_rows[pieces[:, 0]].to_numpy() > 1)

@@ -27,9 +27,11 @@ Run = Callable[[Rows], Sequence[Tensor]]  # the same values, of any sequences
 TRIAL = 5  # sequences of which it is measured what belongs to whom
 _TOGETHER = 8  # sequences that are exchanged step by step in one round
 _ROUNDS = 32  # at the most
-_STEPS = 4096  # that are exchanged, at the least, in sequences that are not very long
 _FURTHER = 128  # sequences in which no later step may reach a value
 _RARE = 0.02  # share of these in which one may
+MIXED = "mixes sequences"  # of a value that has no layout
+STILL = "is the same for all inputs"
+UNEVEN = "has not the same rows of each sequence"
 _CANDIDATES = 2048  # pairs of sequences of which the most unlike ones are taken
 _GATED = (
     "reached by the same steps in most sequences. Is there a gate that is mostly closed? Open it, "
@@ -69,31 +71,28 @@ class Layout(NamedTuple):
         return is_there and values.shape[self.axis] == self.around * count * self.within
 
 
-class Owners(NamedTuple):
-    """The layout of a value, None if no sequence moves it, and whether sequences are mixed in it.
-
-    A value that sequences move, and that has not as many entries of each, is `uneven`.
-    """
-
-    layout: Layout | None
-    mixes: bool
-    is_uneven: bool
-
-
 class Times(NamedTuple):
     """The first and the last step that reach each entry of a value, −1 where none does."""
 
     first: Steps
     last: Steps
 
+    def adds_nothing_to(self, known: Times) -> bool:
+        """Say whether an earlier round found the same.
+
+        How far back an entry looks is not asked, as bits of far steps hardly move it.
+        """
+        looks_back = np.array_equal(self.first < self.last, known.first < known.last)
+        return looks_back and np.array_equal(self.last, known.last)
+
 
 class Exchange:
     """Sequences of the data, and others whose steps are put in their place."""
 
-    def __init__(self, data: Data, seed: int = 0) -> None:
+    def __init__(self, data: Data) -> None:
         """Take the data, and a generator of our own."""
         self.data = data
-        self.generator = torch.Generator("cpu").manual_seed(seed)
+        self.generator = torch.Generator("cpu").manual_seed(0)
         self.rounding = 0  # units in the last place
         first = data.first
         differs = bool((first != first[:1, :1]).any())
@@ -104,21 +103,20 @@ class Exchange:
         order = torch.randperm(self.data.count, generator=self.generator, device="cpu")
         return order[:count]
 
-    def owners(self, run: Run) -> list[Owners]:
-        """Find where values have their sequences: exchange these, one after the other."""
+    def layouts(self, run: Run) -> list[Layout | str]:
+        """Find where values have their sequences, or why not: exchange these, one by one."""
         order = self.some(2 * TRIAL)
         base = self.data.inputs[order[:TRIAL]]
         others = self.data.inputs[order[TRIAL:]]
-        still = [value.detach().clone() for value in run(base)]
-        moved: list[list[Tensor]] = [[] for _ in still]
+        shapes = [value.shape for value in run(base)]
+        moved: list[list[Tensor]] = [[] for _ in shapes]
         for place in range(TRIAL):
-            is_exchanged = torch.arange(TRIAL) == place
-            made = run(_mixed(base, others, is_exchanged))
+            still = run(base)
+            made = run(_mixed(base, others, torch.arange(TRIAL) == place))
             for found, before, after in zip(moved, still, made, strict=True):
                 if before.shape == after.shape:
                     found.append(self._differs(before, after))
-        uneven = Owners(None, mixes=False, is_uneven=True)
-        return [_owners(torch.stack(m)) if len(m) == TRIAL else uneven for m in moved]
+        return [_layout(torch.stack(m)) if len(m) == TRIAL else UNEVEN for m in moved]
 
     def times(self, run: Run, at_once: int) -> list[Times]:
         """Measure the first and the last step that reach each entry: exchange step after step.
@@ -126,17 +124,12 @@ class Exchange:
         `run` gives values (B, …). In each round other sequences are taken, until one finds nothing
         new, and until in further sequences no later step reaches a value.
         """
-        found: list[Times] = []
-        least = min(4, max(2, _STEPS // (_TOGETHER * self.data.length)))
-        for round_ in range(_ROUNDS):
+        found = self._times_once(run, at_once, [])
+        for _ in range(_ROUNDS):
             before = found
             found = self._times_once(run, at_once, before)
-            is_new = not before
-            for own, known in zip(found, before, strict=False):
-                is_new |= not np.array_equal(own.last, known.last)
-                # how far back an entry looks is not asked, as bits of far steps hardly move it
-                is_new |= not np.array_equal(own.first < own.last, known.first < known.last)
-            if not is_new and round_ + 1 >= least and self._is_whole(run, at_once, found):
+            is_known = all(own.adds_nothing_to(one) for own, one in zip(found, before, strict=True))
+            if is_known and self._is_whole(run, at_once, found):
                 return [Times(np.where(t.last < 0, -1, t.first), t.last) for t in found]
         require("model", "values that some step reaches in few sequences alone", False, _GATED)
         raise AssertionError
@@ -154,8 +147,7 @@ class Exchange:
         for start in range(0, length, n_steps):
             steps = torch.arange(start, start + n_steps).clamp(max=length - 1)
             of_row = steps.repeat_interleave(len(base) // n_steps)
-            is_exchanged = torch.nn.functional.one_hot(of_row, length).bool()
-            made = run(self._exchanged(base, others, is_exchanged))
+            made = run(_mixed(base, others, of_row[:, None] == torch.arange(length)))
             for own, before, after in zip(found, still, made, strict=True):
                 moved = self._differs(before, after).unflatten(0, (n_steps, -1)).any(1)
                 for step, is_moved in zip(steps.tolist(), moved.cpu().numpy(), strict=True):
@@ -169,21 +161,24 @@ class Exchange:
         In each sequence all steps behind some step are exchanged.
         """
         latest = [spread(times.last) for times in found]
-        n_late = [0 for _ in found]
+        n_late = np.zeros(len(found))
         n_tried = 0
         while n_tried < _FURTHER:
             base, others = self._drawn(min(at_once, _FURTHER), 1)
             draws = torch.randint(self.data.length, (len(base), 1), generator=self.generator)
-            is_exchanged = torch.arange(self.data.length) > draws
-            still = [value.detach().clone() for value in run(base)]
-            made = run(self._exchanged(base, others, is_exchanged))
+            moved = self._moved(run, base, others, torch.arange(self.data.length) > draws)
             for place, own in enumerate(latest):
-                moved = self._differs(still[place], made[place]).cpu().numpy()
                 before = own <= draws.numpy().reshape(-1, *[1] * own.ndim)
-                is_late = moved & before & (own >= 0)
-                n_late[place] += int(is_late.reshape(len(base), -1).any(1).sum())
+                is_late = moved[place].cpu().numpy() & before & (own >= 0)
+                n_late[place] += is_late.reshape(len(base), -1).any(1).sum()
             n_tried += len(base)
-        return max(n_late, default=0) <= _RARE * n_tried
+        return bool((n_late <= _RARE * n_tried).all())
+
+    def _moved(self, run: Run, base: Rows, others: Rows, is_exchanged: Tensor) -> list[Tensor]:
+        """Say which entries are others if some steps are those of others."""
+        still = [value.detach().clone() for value in run(base)]
+        made = run(_mixed(base, others, is_exchanged))
+        return [self._differs(before, after) for before, after in zip(still, made, strict=True)]
 
     def _differs(self, one: Tensor, two: Tensor) -> Tensor:
         """Say of each entry of two passes if it is another, bit by bit; NaN is NaN."""
@@ -192,9 +187,9 @@ class Exchange:
         require("values in the model", shapes, one.shape == two.shape, words)
         allowed = 0.0
         if self.rounding and (one.is_floating_point() or one.is_complex()) and one.numel():
-            largest = float(one.abs().nan_to_num(posinf=0).max())
+            largest = float(one.detach().abs().nan_to_num(posinf=0).max())
             allowed = self.rounding * torch.finfo(one.dtype).eps * largest
-        return ~torch.isclose(one, two.detach(), rtol=0, atol=allowed, equal_nan=True)
+        return ~torch.isclose(one.detach(), two.detach(), rtol=0, atol=allowed, equal_nan=True)
 
     def _drawn(self, count: int, n_copies: int) -> tuple[Rows, Rows]:
         """Draw sequences, and for each of their steps an unlike one; both in several copies."""
@@ -202,9 +197,8 @@ class Exchange:
         base = self.data.inputs[places]
         from_sequence, from_step = self._unlike(places)
         others = Rows(base.leaves)
-        for index, leaf in enumerate(self.data.inputs.leaves):
-            if self.data.has_steps(index):
-                others.leaves[index] = leaf[from_sequence, from_step]
+        for index in self.data.with_steps:
+            others.leaves[index] = self.data.inputs.leaves[index][from_sequence, from_step]
 
         def copies(leaf: Tensor) -> Tensor:
             return torch.cat([leaf] * n_copies)
@@ -233,19 +227,11 @@ class Exchange:
     def _n_other(self, place: int, candidates: Tensor, order: Tensor) -> Tensor:
         """Count the entries of each step, (candidates, T), that differ from those of a sequence."""
         count = torch.zeros(len(candidates), len(order))
-        for index, leaf in enumerate(self.data.inputs.leaves):
-            if self.data.has_steps(index):
-                other = leaf[candidates][:, order]
-                count += (leaf[place] != other).reshape(*count.shape, -1).sum(-1).cpu()
+        for index in self.data.with_steps:
+            leaf = self.data.inputs.leaves[index]
+            other = leaf[candidates][:, order]
+            count += (leaf[place] != other).reshape(*count.shape, -1).sum(-1).cpu()
         return count
-
-    def _exchanged(self, base: Rows, others: Rows, is_exchanged: Tensor) -> Rows:
-        """Return sequences in which some steps, (B, T), are those of others."""
-        mixed = _mixed(base, others, is_exchanged)
-        for index, leaf in enumerate(base.leaves):
-            if not self.data.has_steps(index):
-                mixed.leaves[index] = leaf
-        return mixed
 
 
 def _mixed(base: Rows, others: Rows, is_other: Tensor) -> Rows:
@@ -259,26 +245,24 @@ def _mixed(base: Rows, others: Rows, is_other: Tensor) -> Rows:
     return mixed
 
 
-def _owners(moved: Tensor) -> Owners:
+def _layout(moved: Tensor) -> Layout | str:
     """Find the axis of sequences, from what each of the sequences moves, (sequences, …)."""
     n_owners = moved.sum(0)
     if not bool(n_owners.any()):
-        return Owners(None, False, False)
+        return STILL
     if bool((n_owners > 1).any()):
-        return Owners(None, True, False)
+        return MIXED
     owner = moved.to(torch.int8).argmax(0)
     for axis, size in enumerate(owner.shape):
-        more, rest = divmod(size, TRIAL)
-        if rest or not more:
-            continue
+        more = size // TRIAL
         for within in range(more, 0, -1):  # sequences are mostly outside of their steps
-            if more % within:
+            if size % TRIAL or more % within:
                 continue
             wanted = torch.arange(size, device=owner.device) // within % TRIAL
             wanted = wanted.reshape(-1, *[1] * (owner.ndim - axis - 1))
             if bool(((n_owners == 0) | (owner == wanted)).all()):
-                return Owners(Layout(axis, more // within, within), False, False)
-    return Owners(None, False, True)
+                return Layout(axis, more // within, within)
+    return UNEVEN
 
 
 def row_axes(last: Steps) -> tuple[int, ...]:
@@ -296,15 +280,17 @@ def row_axes(last: Steps) -> tuple[int, ...]:
     return tuple(axes)
 
 
+def _latest(times: Steps, axes: tuple[int, ...]) -> Steps:
+    """Return the time of each row along some axes; the other axes have the length 1."""
+    others = tuple(axis for axis in range(times.ndim) if axis not in axes)
+    return times.max(axis=others, keepdims=True)
+
+
 def of_rows(times: Steps, axes: tuple[int, ...]) -> Steps:
     """Return the time of each row, in a line."""
-    others = tuple(axis for axis in range(times.ndim) if axis not in axes)
-    return times.max(axis=others).reshape(-1)
+    return _latest(times, axes).reshape(-1)
 
 
 def spread(times: Steps) -> Steps:
     """Return the time of each entry, that of its row."""
-    axes = row_axes(times)
-    others = tuple(axis for axis in range(times.ndim) if axis not in axes)
-    latest = times.max(axis=others, keepdims=True)
-    return np.broadcast_to(latest, times.shape)
+    return np.broadcast_to(_latest(times, row_axes(times)), times.shape)

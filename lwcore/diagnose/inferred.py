@@ -7,14 +7,7 @@ import xarray as xr
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from lwcore import stable
-from lwcore.inference import (
-    described,
-    deviation,
-    exponent_of_means,
-    sequences_needed,
-    significant,
-)
+from lwcore.inference import described, deviation, sequences_needed, significant
 from lwcore.signatures import checked
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
@@ -27,7 +20,7 @@ _RESAMPLES = 1000  # of the bootstrap
 
 
 def inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
-    """Return what was measured, with N(ℓ), its intervals, what is detected, and tails.
+    """Return what was measured, with N(ℓ), its intervals, and what is detected.
 
     Args:
         measured: `statistic` and `projection` (lag, sequence) and `error_size` (sequence).
@@ -43,17 +36,13 @@ def inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     most = sequences_needed(low, scale, index, error=ERROR)
     n_false = count_false(statistic, error_size, rng)
     seen = detected(statistic, error_size)
-    fit = stable.fit(projection.T)
     mean = statistic.mean(-1)
-    exponent = exponent_of_means(projection)
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
         "required": ("lag", needed, "sequences N(ℓ) needed, in the noise of the whole gradient"),
         "required_interval": (("bound", "lag"), [least, most], "interval of N(ℓ), for all lags"),
         "false_windows": ([], n_false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
-        "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
-        "tail_index": ("lag", fit.alpha, "tail index α of a sequence's whole gradient"),
     }
     return measured.merge(described(found)).assign_coords(bound=["low", "high"])
 
@@ -96,17 +85,22 @@ def count_false(statistic: Array, error_size: Array, rng: np.random.Generator) -
     """Count the draws of each sequence's sign in which a lag is detected: all of them are false."""
     count = statistic.shape[1]
     signs = rng.choice([-1.0, 1.0], (SIGN_DRAWS, count))
-    noise = np.zeros((SIGN_DRAWS, len(statistic)))
-    for numbers in (statistic, statistic * _to_usual(error_size)):
-        # signs leave squares as they are; those of the smallest numbers would vanish
-        largest = np.abs(numbers).max(-1)
-        scaled = numbers / np.where(largest > 0, largest, 1.0)[:, None]
-        mean = signs @ scaled.T / count
-        variance = (np.mean(scaled**2, -1) - mean**2) * count / (count - 1)
-        noise = np.maximum(noise, largest * np.sqrt(np.maximum(variance, 0.0)))
+    numbers = statistic / _largest(statistic)
+    mean = signs @ numbers.T / count
+    noise = np.zeros_like(mean)
+    for own in (numbers, numbers * _to_usual(error_size)):
+        # signs leave squares as they are
+        variance = np.mean(own**2, -1) - (signs @ own.T / count) ** 2
+        noise = np.maximum(noise, np.sqrt(np.maximum(variance, 0.0) * count / (count - 1)))
     error = noise / np.sqrt(count)
-    found = significant((signs @ statistic.T / count)[:, None], error[:, None], count, SIGNIFICANCE)
+    found = significant(mean[:, None], error[:, None], count, SIGNIFICANCE)
     return int(found.any((1, 2)).sum())
+
+
+def _largest(numbers: Array) -> Array:
+    """Return the size of the largest number of each lag, by which squares of none vanish."""
+    largest = np.abs(numbers).max(-1, keepdims=True)
+    return np.where(largest > 0, largest, 1.0)
 
 
 @checked
@@ -124,10 +118,7 @@ def ratio_bands(
     to 96 % had all true ratios inside, and 17 to 82 % those along the mean gradients of all
     sequences there are.
     """
-    # of each lag in units of its largest number, as squares of the smallest would vanish
-    largest = np.abs(statistic).max(-1, keepdims=True)
-    size = np.maximum(largest, np.abs(projection).max(-1, keepdims=True))
-    unit = np.where(size > 0, size, 1)
+    unit = np.maximum(_largest(statistic), _largest(projection))
     signal = (statistic / unit).T
     whole = (projection / unit).T
     centred = whole - whole.mean(0)

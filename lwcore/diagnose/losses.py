@@ -5,8 +5,6 @@ A sequence's loss is the reader's own, called on that sequence alone.
 
 from __future__ import annotations
 
-import copy
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,28 +13,29 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import optimize
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.ambient import in_double, placed
+from lwcore.ambient import placed
 from lwcore.diagnose.contract import Rows, explained
-from lwcore.diagnose.passes import HELD, NAME, ZEROS, Passes
+from lwcore.diagnose.passes import HELD, ZEROS, Passes
 from lwcore.signatures import require
 
 Shape = tuple[int, ...]  # without the axis of sequences
 
 IGNORED = -100  # the target that cross-entropy leaves out
-_WEIGHED = (nn.CrossEntropyLoss, nn.NLLLoss)  # whose mean is over weights, not over sequences
-_MODULES = {functional.cross_entropy: nn.CrossEntropyLoss, functional.nll_loss: nn.NLLLoss}
+_OF_CLASSES = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
 _ROUNDINGS = 16  # by which gradients may be apart that are the same
 _MOST_NUMBERS = 2**20  # in a constant prediction, up to which the best one is sought
-_SEARCH = {"maxiter": 30, "ftol": 1e-14}
+_SEARCH = 30  # steps at the most
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3}  # rounding adds up over steps
 _COARSE = 0.05  # of other types
-_SECOND = (
-    "PyTorch's losses take classes second: "
-    "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y), or loss=None"
+_ADVICE = (
+    "It gets the one tensor that the model or the head gives, and targets as they are: of several "
+    "say loss=lambda p, targets: your_loss(p, *targets). Reshape the one, "
+    "loss=lambda p, y: your_loss(p.reshape(y.shape), y); y.float() makes targets real. PyTorch's "
+    "losses take classes second: loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y), or "
+    "loss=None"
 )
 _FINITE = (
     "finite, and so its gradient, for each sequence alone. Does it compare sequences, or are all "
@@ -63,53 +62,28 @@ class Objective:
         """Find what the loss takes of all that the model gives; call it on a few sequences."""
         self.loss = loss
         self.passes = passes
-        self.averages = False  # whether that of a batch is the mean of its sequences', not the sum
         self.untrained: Untrained | None = None  # once learning is forgotten
         targets = passes.data.targets.leaves
         self.target: Tensor | None = targets[0] if len(targets) == 1 else None
-        passes.only_tensor = not self._takes_all()
-        passes.find_outputs()
         self._choose()
 
-    def _takes_all(self) -> bool:
-        """Say whether the loss takes several things, where they hold only one tensor.
-
-        As logits and a cache: of these PyTorch's own losses, and many of readers, take the logits.
-        """
-        some = torch.arange(3)
-        with torch.no_grad():
-            given = self.passes.given(self.passes.data.inputs[some])
-            if self.loss is None or isinstance(given, Tensor):
-                return False
-            try:
-                self._call(given, self.passes.data.targets[some])
-            except Exception:  # then it is called with the tensor, and what fails is told
-                return False
-        return True
-
-    def _call(self, predictions: Any, targets: Rows) -> Any:
-        """Return the loss; targets of a tuple go as several arguments if the loss takes these."""
+    def _call(self, predictions: Tensor, targets: Rows) -> Any:
+        """Return the loss of a batch."""
         own = targets.map(lambda leaf: placed(leaf, self.passes.device))
-        wanted = self.passes.data.targets_form.back(own)
-        is_one = not isinstance(wanted, tuple | list) or _takes(self.loss, 2)
-        return self.loss(predictions, wanted) if is_one else self.loss(predictions, *wanted)
+        return self.loss(predictions, self.passes.data.targets_form.back(own))
 
     def _choose(self) -> None:
         """Take the reader's loss, or the one that fits, and call it on a few sequences."""
         passes = self.passes
         if self.loss is None:
-            told = f"None for {passes.shown}, and {len(passes.data.targets.leaves)} targets"
-            is_plain = len(passes.outputs.others) == 1 and self.target is not None
-            require("loss", told, is_plain, f"given. {NAME}")
+            told = f"None for {len(passes.data.targets.leaves)} targets"
+            require("loss", told, self.target is not None, "given")
             assert self.target is not None
-            shape = passes.outputs.shapes()[0]
-            self.loss, self.name = usual_loss(shape, self.target, self.shapes())
+            self.loss, self.name = usual_loss(self.shape, self.target, self.shapes())
             self._refuse_unshifted()
         else:
             self.name = str(getattr(self.loss, "__name__", type(self.loss).__name__))
             self._refuse_either()
-        if self.target is not None:
-            self.loss = summed(self.loss, self.target)
         some = torch.arange(3)
         predictions = passes.alone(passes.data.inputs[some])
         targets = passes.data.targets[some]
@@ -138,28 +112,27 @@ class Objective:
     def _refuse_either(self) -> None:
         """Refuse PyTorch's losses of classes where there are as many classes as steps."""
         length = self.passes.data.length
-        is_of_classes = isinstance(self.loss, _WEIGHED) or self.loss in [*_MODULES]
-        is_either = self.passes.outputs.shapes()[0][:2] == (length, length)
+        origin = getattr(self.loss, "__module__", None) or type(self.loss).__module__
+        is_of_pytorch = origin.startswith("torch.nn.") and self.name in _OF_CLASSES
+        is_plain = not (is_of_pytorch and self.shape[:2] == (length, length))
         told = f"takes classes second, of {self.shapes()}"
-        words = "one that says which axis has the classes: a function of yours that calls it, as "
-        words += "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y) for classes last"
-        require(f"loss ({self.name})", told, not (is_of_classes and is_either), words)
+        words = (
+            "one that says which axis has the classes: a function of yours that calls it, as "
+            "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y) for classes last"
+        )
+        require(f"loss ({self.name})", told, is_plain, words)
 
     def of(self, predictions: Float[Tensor, "B K"], targets: Rows, at_once: int = 1) -> Tensor:
-        """Return the losses of batches of so many sequences."""
+        """Return the losses of batches of so many sequences; of single ones if untrained."""
         if self.untrained is None:
-            return self._plain(predictions, targets, at_once)
-        found = []
-        for places in torch.arange(len(predictions)).split(at_once):
-            found.append(self.untrained.of(predictions[places], targets[places]))
-        return torch.stack(found)
+            return self._own(predictions, targets, at_once)
+        return (predictions * self.untrained.pulls(len(predictions), targets)).sum(1)
 
-    def _plain(self, predictions: Tensor, targets: Rows, at_once: int = 1) -> Tensor:
+    def _own(self, predictions: Tensor, targets: Rows, at_once: int = 1) -> Tensor:
         """Return the reader's own losses."""
         found = []
         for places in torch.arange(len(predictions)).split(at_once):
-            restored = self.passes.outputs.restored(predictions[places])
-            value = self._call(restored, targets[places])
+            value = self._call(self.passes.restored(predictions[places]), targets[places])
             words = "one that gives a tensor: a number, or one for each sequence"
             is_tensor = isinstance(value, Tensor)
             require(f"loss ({self.name})", type(value).__name__, is_tensor, words)
@@ -189,36 +162,37 @@ class Objective:
         total: Any = 0
         for predictions, _ in self.passes.in_parts():
             total += predictions.sum(0, keepdim=True)
+        n_parts = 1 + len(targets) * total.numel() // HELD
         parts = []
-        for places in torch.arange(len(targets)).split(max(1, HELD // max(total.numel(), 1))):
-            parts.append((len(places), targets[places]))
+        for places in torch.arange(len(targets)).tensor_split(min(n_parts, len(targets))):
+            parts.append((len(places), targets[places]))  # of one size, as a mean takes them
 
         def joint(guesses: Tensor, part: Rows) -> Tensor:
-            share = len(guesses) / len(targets) if self.averages else 1.0
-            return share * self._plain(guesses, part, len(guesses)).sum()
+            return self._own(guesses, part, len(guesses)).sum()
 
-        self.untrained = Untrained(self._plain, joint, total / len(targets), parts)
+        self.untrained = Untrained(self._own, joint, total / len(targets), parts)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that the loss gets, without the axis of sequences."""
+        layout = self.passes.layout
+        shape = [*layout.back(torch.empty(1, *self.passes.shape, device="meta")).shape]
+        del shape[layout.axis]
+        return tuple(shape)
 
     def shapes(self) -> str:
         """Write the shapes that the loss gets."""
-        predictions = [str(("B", *shape)) for shape in self.passes.outputs.shapes()]
         targets = []
         for leaf in self.passes.data.targets.leaves:
             if leaf is not None:
                 targets.append(str(("B", *leaf.shape[1:])))
-        words = f"predictions {' and '.join(predictions)} and targets {' and '.join(targets)}"
+        words = f"predictions {('B', *self.shape)} and targets {' and '.join(targets)}"
         return words.replace("'", "")
 
     def explained(self) -> AbstractContextManager[None]:
         """Say of an error in the loss what it was given, and what is likely missing."""
-        advice = (
-            f"It gets all of {self.passes.shown}, with None for what is no real numbers of each "
-            f"sequence (make these real in a head). {NAME}. Reshape the one, "
-            f"loss=lambda p, y: your_loss(p.reshape(y.shape), y); y.float() makes targets real. "
-            f"{_SECOND}"
-        )
         words = f"fails on {self.shapes()}, for one sequence or some"
-        return explained(f"loss ({self.name})", words, advice)
+        return explained(f"loss ({self.name})", words, _ADVICE)
 
     def check(self, originals: Sequence[Tensor]) -> None:
         """Refuse a loss that is no sum or mean over sequences, tried on all of them.
@@ -232,14 +206,11 @@ class Objective:
         for predictions, targets in self.passes.in_parts():
             with self.explained():
                 single = self.of(predictions, targets)
-                again = self.of(predictions, targets)
                 joint = float(self.of(predictions, targets, len(single)))
                 gradients = self.gradients(predictions, targets)
             is_finite = single.isfinite() & gradients.isfinite().all(1)
             bad = (~is_finite).nonzero()[:1, 0].tolist()
             require(name, f"not finite for sequence {bad}", not bad, _FINITE)
-            words = "the same the second time: draws, as of negatives, belong into the targets"
-            require(name, "another value", torch.allclose(single, again), words)
             total, mean = float(single.sum()), float(single.mean())
             allowed = close * float(single.abs().max())  # which may be tiny
             is_sum &= abs(joint - total) <= allowed * max(1, len(single) ** 0.5)
@@ -249,10 +220,9 @@ class Objective:
                 f"{joint:.6g} for {len(single)} sequences",
                 is_sum or is_mean,
                 f"the sum of what these have alone, {total:.6g}, or the mean, {mean:.6g}. "
-                "Does it weigh classes, leave out targets, or compare sequences? Then give "
+                "Does it draw, weigh classes, leave out targets, or compare sequences? Then give "
                 'the sum over what each has alone, as by reduction="sum"',
             )
-        self.averages = not is_sum
 
     def _refuse_parameters(self, originals: Sequence[Tensor]) -> None:
         """Refuse a loss or a head that takes parameters of the model that was given.
@@ -269,17 +239,6 @@ class Objective:
             is_free = all(part is None for part in found)
             told = "or the head, a function of the model's parameters"
             require(f"loss ({self.name})", told, is_free, _OF_MODEL)
-
-
-def _takes(loss: Any, count: int) -> bool:
-    """Say whether a loss can be called with so many arguments, as far as its signature says."""
-    try:
-        inspect.signature(getattr(loss, "forward", loss)).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # of a function that is not written in Python
-        pass
-    return True
 
 
 def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
@@ -302,14 +261,16 @@ def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
         "classes? Squared errors: loss=lambda p, y: F.mse_loss(p.flatten(), y.flatten().float())"
     )
     require("loss", "None", fits, words)
-    wanted = targets[targets != IGNORED]
-    outside = wanted[(wanted < 0) | (wanted >= n_classes)].tolist()
-    words = (
-        f"given, or targets from 0 to {n_classes - 1}, as there are {n_classes} classes, with "
-        f"{IGNORED} for what is to be ignored"
-    )
-    require("loss", f"None, with the target {outside[:1]}", not outside, words)
-    return (nn.CrossEntropyLoss() if second else _ClassesLast()), "cross_entropy"
+    # a mean over what is not ignored is none over sequences
+    reduction = "sum" if bool((targets == IGNORED).any()) else "mean"
+
+    def cross_entropy(predictions: Tensor, wanted: Tensor) -> Tensor:
+        if not second:
+            predictions = predictions.flatten(0, -2)
+            wanted = wanted.flatten()
+        return functional.cross_entropy(predictions, wanted, reduction=reduction)
+
+    return cross_entropy, "cross_entropy"
 
 
 def _without_ones(shape: Shape) -> list[int]:
@@ -319,31 +280,6 @@ def _without_ones(shape: Shape) -> list[int]:
 def _squared(predictions: Tensor, targets: Tensor) -> Tensor:
     """Return squared errors where one of the two may have an axis of length 1 more."""
     return functional.mse_loss(predictions, targets.reshape(predictions.shape))
-
-
-class _ClassesLast(nn.CrossEntropyLoss):
-    """Cross-entropy where classes come last, as language models have them."""
-
-    def forward(self, predictions: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of all steps of all sequences."""
-        return super().forward(predictions.flatten(0, -2), targets.flatten())
-
-
-def summed(loss: Any, targets: Tensor) -> Any:
-    """Return a loss as a sum, where its mean is over weights, or over targets not left out.
-
-    Of these sequences have unequal shares: such a mean is none over sequences. The sum over all
-    sequences is as many times the mean.
-    """
-    if loss in [*_MODULES]:
-        loss = _MODULES[loss]()
-    if not isinstance(loss, _WEIGHED) or loss.reduction != "mean":
-        return loss
-    if loss.weight is None and not bool(targets.eq(loss.ignore_index).any()):
-        return loss
-    loss = copy.copy(loss)
-    loss.reduction = "sum"
-    return loss
 
 
 class Untrained:
@@ -374,24 +310,20 @@ class Untrained:
         self.constant = best_constant(joint, start, parts)
         total = torch.zeros_like(start, dtype=torch.float64)
         n_pulling = torch.zeros_like(total)
-        largest = torch.zeros_like(start)
-        for count, targets in parts:
-            gradients = self._gradients(count, targets)
-            total += gradients.sum(0, keepdim=True, dtype=torch.float64)
-            n_pulling += gradients.ne(0).sum(0)
-            largest = largest.maximum(gradients.abs().amax(0))
-        self.mean = (total / n_pulling.clamp(min=1)).to(start.dtype)
-        self.differs = torch.ones_like(start, dtype=torch.bool)
-        furthest = torch.zeros_like(start)
+        lowest = torch.full_like(start, torch.inf)
+        highest = -lowest
         for count, targets in parts:  # never all in memory
-            furthest = furthest.maximum(self.pulls(count, targets).abs().amax(0))
-        self.differs = furthest > _ROUNDINGS * torch.finfo(start.dtype).eps * largest
+            gradients = self._gradients(count, targets)
+            is_pulling = gradients.ne(0)
+            total += gradients.sum(0, keepdim=True, dtype=torch.float64)
+            n_pulling += is_pulling.sum(0)
+            lowest = lowest.minimum(gradients.where(is_pulling, torch.inf).amin(0))
+            highest = highest.maximum(gradients.where(is_pulling, -torch.inf).amax(0))
+        self.mean = (total / n_pulling.clamp(min=1)).to(start.dtype)
+        rounding = _ROUNDINGS * torch.finfo(start.dtype).eps
+        self.differs = highest - lowest > rounding * highest.abs().maximum(lowest.abs())
         words = "'error' for a loss whose gradient at a constant is the same for all targets"
         require("source", "target", bool(self.differs.any()), words)
-
-    def of(self, predictions: Float[Tensor, "B K"], targets: Any) -> Tensor:
-        """Return the loss of some sequences together."""
-        return (predictions * self.pulls(len(predictions), targets)).sum()
 
     def pulls(self, count: int, targets: Any) -> Float[Tensor, "B K"]:
         """Return what some sequences' targets pull on each number of the constant prediction."""
@@ -420,26 +352,24 @@ def best_constant(
     """
     if start.numel() > _MOST_NUMBERS:
         return start
+    constant = start.clone().requires_grad_()
+    search = torch.optim.LBFGS([constant], max_iter=_SEARCH, line_search_fn="strong_wolfe")
+    totals: list[float] = []
 
-    def constant_of(numbers: np.ndarray) -> Tensor:
-        return placed(torch.from_numpy(numbers).reshape(start.shape), start.device, start.dtype)
-
-    def loss_and_gradient(numbers: np.ndarray) -> tuple[float, np.ndarray]:
-        constant = constant_of(numbers).requires_grad_()
+    def loss_of_all() -> float:
+        search.zero_grad()
         total = 0.0
-        gradient = torch.zeros_like(constant)
-        for count, targets in parts:
-            with torch.enable_grad():
-                loss = joint(constant.expand(count, -1), targets)
-            gradient += torch.autograd.grad(loss, constant)[0]
-            total += loss.item()
-        return total, in_double(gradient).cpu().numpy().ravel()
+        for count, targets in parts:  # never all in memory
+            loss = joint(constant.expand(count, -1), targets)
+            loss.backward(inputs=[constant])
+            total += float(loss.detach())
+        totals.append(total)
+        return total
 
-    first = in_double(start).cpu().numpy().ravel()
-    how = {"jac": True, "method": "L-BFGS-B", "options": _SEARCH}
     try:
-        found = optimize.minimize(loss_and_gradient, first, **how)
-        is_better = found.fun <= loss_and_gradient(first)[0] and np.isfinite(found.x).all()
+        with torch.enable_grad():
+            search.step(loss_of_all)
+            is_better = loss_of_all() <= totals[0]
     except Exception:  # of the reader's loss, for a prediction that no model makes
         return start
-    return constant_of(found.x) if is_better else start
+    return constant.detach() if is_better else start

@@ -10,11 +10,10 @@ In three lines::
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -27,6 +26,7 @@ from torch.utils.data import Dataset
 
 from lwcore import results
 from lwcore.ambient import gradients_followed, random_states_kept
+from lwcore.diagnose.answer import Diagnosis
 from lwcore.diagnose.contract import (
     AXES,
     CHANNELS,
@@ -34,6 +34,7 @@ from lwcore.diagnose.contract import (
     Copies,
     Data,
     collect,
+    count_repeats,
     few,
     fit_types,
     read_as,
@@ -41,10 +42,8 @@ from lwcore.diagnose.contract import (
 from lwcore.diagnose.inferred import inferred
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import Passes
-from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
-from lwcore.diagnose.repeats import count_repeats
-from lwcore.diagnose.report import Diagnosis
-from lwcore.diagnose.route import FINITE, Bands, Route
+from lwcore.diagnose.recurrent import Loop, the_recurrence
+from lwcore.diagnose.route import FINITE, Route
 from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described
@@ -53,11 +52,14 @@ from lwcore.signatures import ArgumentError, Count, Index, Lags, checked, requir
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
-# Lags measured one by one if none are named, fewer of them where there are very many parameters,
-# and bands behind them. One lag alone is hidden by the noise of others in its band.
-SINGLE_LAGS, FEWER_LAGS, BANDS = 192, 48, 16
+# Lags looked at if none are named, fewer of them where there are very many parameters, and some
+# behind them.
+EVERY_LAG, FEWER_LAGS, LONGER_LAGS = 192, 48, 16
 _DIRECTIONS = 2**28  # numbers in the directions of all lags, up to which there are as many
-UNSCALED = 10  # size of inputs above which states may be saturated
+
+_NOT_CUT = (
+    "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
+)
 
 
 @contextmanager
@@ -131,12 +133,11 @@ def diagnose(
             steps share them, and what has none, as a category (B,), is known at all steps. Targets
             go to the loss as they are.
         lags: Lags to look at. ``"auto"`` takes all up to 192 (in networks of more than a million
-            parameters fewer, down to 48), and behind these bands up to the length. In a band one
-            lag alone may be hidden by its neighbours: name those that you ask for.
-        head: Makes predictions of all that the model gives; a method of the model's, say.
-        loss: Of a batch the sum or the mean of what each sequence has alone, of all that the model
-            (or `head`) gives. None for what fits in one way only: cross-entropy where targets are
-            whole numbers, else squared error.
+            parameters fewer, down to 48), and 16 behind these.
+        head: Makes one tensor of predictions of all that the model gives; a method of its, say.
+        loss: Of a batch the sum or the mean of what each sequence has alone, as a function of
+            predictions and targets. None for what fits in one way only: cross-entropy where targets
+            are whole numbers, else squared error.
         step: The module that is one step of the recurrence, where several could be.
         parameters: Names of parameters or modules whose gradient is taken apart, by their uses.
         batch_first: Whether inputs are (B, T, …), as PyTorch's layers say it, or (T, B, …).
@@ -171,22 +172,19 @@ def diagnose(
     how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
     how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}
     with _undisturbed(batches):
-        network = _read(model, batches, int(sequences), **how)
+        network = _read(model, batches, int(sequences), source, **how)
         data, objective = network.data, network.objective
-        bands = None if isinstance(lags, str) else _given_bands(lags, data.length)
         caveats = [*_repeats(data), *network.caveats]
         ahead = network.passes.look_ahead
         if ahead:
             caveats.append(f"Predictions see {ahead} steps ahead: lag 0 is the last of these.")
-        if source == "target":
-            objective.forget()
-            network.check_linear()
-        first_loss = _first_loss(network)
-        n_parameters = _numbers_in(network.chosen.values())
-        bands = bands or lag_bands(data.length - 1, n_parameters)
-        found = inferred(_measured(network, bands, int(seed), progress), int(seed))
-        if not bool(found.detected.any()):
-            caveats += _too_large(data.first)
+        if isinstance(lags, str):
+            looked_at = usual_lags(data.length - 1, _numbers_in(network.chosen.values()))
+        else:
+            looked_at = [int(lag) for lag in lags]
+            words = f"up to {data.length - 1}: sequences have {data.length} steps"
+            require("lags", looked_at, bool(looked_at) and looked_at[-1] < data.length, words)
+        found = inferred(_measured(network, looked_at, int(seed), progress), int(seed))
     settings = {
         "network": network.kind,
         "caveats": " ".join(caveats),
@@ -200,7 +198,7 @@ def diagnose(
     attrs["fingerprint"] = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
     attrs["length"] = data.length
     attrs["sequences_read"] = data.count
-    attrs["end_points"] = data.length - first_loss  # at the most
+    attrs["end_points"] = len({*network.passes.ends.tolist()} - {-1})  # at the most
     attrs["end_points_drawn"] = network.ends_drawn
     attrs |= _whose_gradient(network)
     return Diagnosis(found.assign_attrs(attrs))
@@ -210,6 +208,7 @@ def _read(
     model: nn.Module,
     batches: Any,
     sequences: int,
+    source: str = "error",
     head: Any = None,
     loss: Any = None,
     step: nn.Module | None = None,
@@ -219,7 +218,9 @@ def _read(
     horizon: bool = False,
 ) -> Route:
     """Copy the model, collect the sequences, and find how the gradient can be taken apart."""
-    copies = Copies.of(model, head, loss)
+    words = "None: name either the step of a recurrence, or parameters"
+    require("parameters", parameters, parameters is None or step is None, words)
+    copies = Copies.of(model, head, loss, step)
     data = collect(batches, sequences, batch_first, time_axis)
     data = replace(data, inputs=fit_types(data.inputs, copies.model))
     words = f"{FEWEST} sequences or more, of 2 steps or more. {AXES}"
@@ -227,9 +228,16 @@ def _read(
     require("batches", read_as(data), enough, words)
     passes = Passes(copies, data, horizon)
     objective = Objective(copies.loss, passes)
-    passes.measure_ends()
     objective.check([*model.parameters()])
-    network = _route(passes, objective, step, parameters)
+    if source == "target":
+        objective.forget()
+    network: Route | None = None
+    if step is not None:
+        network = Loop(passes, objective, copies.step)
+    elif parameters is None:
+        with suppress(ArgumentError):  # if it is no recurrence, uses say what it is
+            network = the_recurrence(passes, objective)
+    network = network or Uses(passes, objective, parameters)
     network.check()
     if time_axis is None and batch_first:
         _ask_for_time_axis(network, data)
@@ -246,7 +254,7 @@ def parts_by_lag(
     if this is a sum over sequences and no end points are drawn.
 
     Args:
-        lags: Whole numbers from 0 on.
+        lags: Whole numbers from 0 on, that increase.
         how: Options of `diagnose` on model and data: head, loss, step, parameters, batch_first,
             time_axis and horizon.
     """
@@ -255,46 +263,12 @@ def parts_by_lag(
         total: Any = 0
         for places in torch.arange(network.data.count).split(network.at_once):
             reading = network.read(network.data.inputs[places], network.data.targets[places])
-            total = total + reading.band_vectors([[int(lag)] for lag in lags])
+            total = total + reading.lag_vectors(lags)
     sizes = [part.numel() for part in network.chosen.values()]
     found = {}
     for (name, own), part in zip(network.chosen.items(), total.split(sizes, 1), strict=True):
         found[name] = part.reshape(-1, *own.shape)
     return found
-
-
-def _given_bands(lags: Any, length: int) -> list[list[int]]:
-    """Return the lags that a reader names, each as a band; refuse those that are none."""
-    given = [int(lag) for lag in lags]
-    is_inside = bool(given) and given[-1] < length
-    words = f"up to {length - 1}: sequences have {length} steps"
-    require("lags", given, is_inside, words)
-    return [[lag] for lag in given]
-
-
-def _route(
-    passes: Passes,
-    objective: Objective,
-    step: nn.Module | None,
-    parameters: Sequence[str] | None,
-) -> Route:
-    """Return the model as one recurrence if it is one, else by the uses of its parameters."""
-    if step is not None:
-        name = passes.names_of_given.get(step)
-        require("step", type(step).__name__, name is not None, "one of model's")
-        words = "None: name either the step of a recurrence, or parameters"
-        require("parameters", parameters, parameters is None, words)
-        return Loop(passes, objective, passes.model.get_submodule(name or ""))
-    if parameters is None:
-        try:
-            if len(recurrent_modules(passes.model)) == 1:
-                return Recurrent(passes, objective)
-            looped = step_of(passes)
-            if looped is not None:
-                return Loop(passes, objective, looped)
-        except ArgumentError:
-            pass  # it is none, and uses say what it is
-    return Uses(passes, objective, parameters)
 
 
 def _ask_for_time_axis(network: Route, data: Data) -> None:
@@ -324,33 +298,6 @@ def _numbers_in(parameters: Iterable[Tensor]) -> int:
     return sum(part.numel() for part in parameters)
 
 
-def _too_large(inputs: Tensor) -> list[str]:
-    """Return what a reader is told of inputs that may saturate a network, tokens left out."""
-    if not inputs.is_floating_point():
-        return []
-    size = float(inputs.double().square().mean((0, 1)).sqrt().max())
-    if size <= UNSCALED:
-        return []
-    return [
-        f"Inputs are as large as {size:.3g}, which may saturate gates and attention, and hide "
-        "every lag. Scale them, as by their mean and deviation, and train with these."
-    ]
-
-
-def _first_loss(network: Route) -> int:
-    """Return the first step of any sequence at which a prediction has a loss."""
-    data = network.data
-    for places in torch.arange(data.count).split(min(8, network.at_once)):
-        first = network.read(data.inputs[places], data.targets[places]).first
-        if first >= 0:
-            return first
-    words = (
-        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
-    )
-    require("loss", network.objective.name, False, words)
-    return -1
-
-
 def _whose_gradient(network: Route) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
     every = dict(network.passes.model.named_parameters())
@@ -365,24 +312,18 @@ def _whose_gradient(network: Route) -> dict[str, Any]:
     }
 
 
-def lag_bands(furthest: int, n_parameters: int = 1) -> list[list[int]]:
-    """Return all lags: one by one up to `SINGLE_LAGS`, and behind these in bands.
+def usual_lags(furthest: int, n_parameters: int = 1) -> list[int]:
+    """Return all lags up to `EVERY_LAG`, and some behind these.
 
-    A band costs what one lag does. Beyond a million parameters or so, whose directions would take
-    more than 2 GB, fewer lags are single: down to `FEWER_LAGS`.
+    Beyond a million parameters or so, whose directions would take more than 2 GB, there are fewer:
+    down to `FEWER_LAGS`.
     """
-    n_single = min(SINGLE_LAGS, max(FEWER_LAGS, _DIRECTIONS // n_parameters - BANDS))
-    bands = [[lag] for lag in range(1, min(furthest, n_single) + 1)]
-    beyond = furthest - n_single
-    if beyond > 0:
-        edges = np.geomspace(n_single + 1, furthest + 1, min(BANDS, beyond) + 1)
-        starts = np.unique(edges.round().astype(int)).tolist()
-        for start, following in itertools.pairwise(starts):
-            bands.append([*range(start, following)])
-    return bands
+    nearest = min(EVERY_LAG, max(FEWER_LAGS, _DIRECTIONS // n_parameters - LONGER_LAGS), furthest)
+    longer = np.geomspace(nearest, furthest, LONGER_LAGS + 1).round().astype(int)
+    return sorted({*range(1, nearest + 1), *longer.tolist()})
 
 
-def _measured(network: Route, bands: Bands, seed: int, progress: bool) -> xr.Dataset:
+def _measured(network: Route, lags: Sequence[int], seed: int, progress: bool) -> xr.Dataset:
     """Return each sequence's part of each lag, and its whole gradient, along w(ℓ).
 
     A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers.
@@ -392,24 +333,23 @@ def _measured(network: Route, bands: Bands, seed: int, progress: bool) -> xr.Dat
     finding, giving = order.tensor_split([count // 2])
     total: Any = 0
     for reading in _readings(network, finding, "directions", progress):
-        total += reading.band_vectors(bands)
+        total += reading.lag_vectors(lags)
     directions = unit_length(total)
     numbers = []
     for reading in _readings(network, giving, "numbers", progress):
-        numbers.append(reading.band_numbers(directions, bands))
+        numbers.append(reading.lag_numbers(directions, lags))
         is_finite = bool(numbers[-1].isfinite().all())
         require("gradient", "NaN or infinite for some sequence", is_finite, FINITE)
     statistic, projection = torch.cat(numbers, dim=-1).numpy()
     sizes = network.objective.error_sizes(giving)
+    require("loss", network.objective.name, bool(sizes.any()), _NOT_CUT)
     both = ("lag", "sequence")
-    last = [band[-1] for band in bands]
     measured = {
-        "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
         "statistic": (both, statistic, "the lag's part along its mean direction"),
         "projection": (both, projection, "the whole gradient along the same"),
         "error_size": ("sequence", sizes, "length of the gradient in a sequence's predictions"),
     }
-    named = ("lag", [band[0] for band in bands], {"long_name": "lag ℓ", "units": "steps"})
+    named = ("lag", [*lags], {"long_name": "lag ℓ", "units": "steps"})
     return described(measured).assign_coords(lag=named)
 
 

@@ -17,20 +17,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import vjp
-from torch.nn.utils import parametrize
 from torch.utils import _pytree as trees
 
 from lwcore.cells import GRU, LSTM, Cell
 from lwcore.diagnose.contract import Rows
 from lwcore.diagnose.losses import Objective, close_for
 from lwcore.diagnose.passes import TRIED, ZEROS, Passes
-from lwcore.diagnose.route import FOLLOWED, Bands, Route
+from lwcore.diagnose.route import FOLLOWED, Route
 from lwcore.diagnose.tape import tensors_in
 from lwcore.gradient import carry_back, first_loss
 from lwcore.signatures import require
 from lwcore.trace import Trace
 
 _STEPS = 1024  # whose derivatives in the parameters are taken at once
+_ONE = (
+    "one recurrence: called once a step with inputs (B, D), the state that it gave a step before, "
+    "of real numbers, and nothing else; it reads step k of the inputs at its step k, all its "
+    "weights are learned, and all else is within a step. Name its parameters in `parameters`, to "
+    "read it by their uses"
+)
 
 
 class Layers(nn.Module):
@@ -92,12 +97,8 @@ class Stepped(nn.Module):
         pairs = zip(rows, self.shapes, strict=True)
         parts = tuple(row.unflatten(1, shape) for row, shape in pairs)
         after = self.module(x.reshape(-1, x.shape[-1]), parts if self.is_tuple else parts[0])
-        return _joined(after).reshape(state.shape)
-
-
-def _joined(state: Any) -> Tensor:
-    """Return all parts of a state as one vector of each sequence."""
-    return torch.cat([part.flatten(1) for part in tensors_in(state)], 1)
+        joined = torch.cat([part.flatten(1) for part in tensors_in(after)], 1)
+        return joined.reshape(state.shape)
 
 
 class _Reading(NamedTuple):
@@ -106,43 +107,35 @@ class _Reading(NamedTuple):
     trace: Trace
     delta: Float[Tensor, "B T S"]
 
-    @property
-    def first(self) -> int:
-        """The first step with a loss; −1 if there is none."""
-        return first_loss(self.delta) if self.delta.any() else -1
-
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector."""
         return self._whole().sum(0)
 
-    def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
-        """Return each band's part of the gradient, summed over sequences, as one vector."""
+    def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
+        """Return each lag's part of the gradient, summed over sequences, as one vector."""
         trace = self.trace
-        vectors: list[Any] = [0] * len(bands)
-        for band, lag, start, rows in self._transported(bands):
-            steps = slice(start, trace.length - lag)
+        vectors = []
+        for start, rows in self._carried_back(lags):
+            steps = slice(start, start + rows.shape[1])
             step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
-            parts = vjp(step, trace.parameters)[1](rows)[0]
-            vectors[band] += torch.cat([part.flatten() for part in parts.values()])
+            (parts,) = vjp(step, trace.parameters)[1](rows)
+            vectors.append(torch.cat([part.flatten() for part in parts.values()]))
         return torch.stack(vectors)
 
-    def band_numbers(
-        self, directions: Float[Tensor, "bands P"], bands: Bands
-    ) -> Float[Tensor, "2 bands B"]:
-        """Return each sequence's part of each band along its direction, and the whole along it."""
-        along: list[Any] = [0] * len(bands)
-        for band, _, start, rows in self._transported(bands):
-            along[band] += self._each(rows, start) @ directions[band]
+    def lag_numbers(
+        self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
+    ) -> Float[Tensor, "2 lags B"]:
+        """Return each sequence's part of each lag along its direction, and the whole along it."""
+        along = []
+        for direction, (start, rows) in zip(directions, self._carried_back(lags), strict=True):
+            along.append(self._each(rows, start) @ direction)
         return torch.stack([torch.stack(along), directions @ self._whole().mT])
 
-    def _transported(self, bands: Bands) -> Iterator[tuple[int, int, int, Tensor]]:
-        """Yield δ carried back by each lag: the band, the lag, the first step, and the rows."""
-        band_of: dict[int, int] = {}
-        for place, band in enumerate(bands):
-            band_of |= dict.fromkeys(band, place)
-        first = max(self.first, 0)
-        for lag, rows in carry_back(self.trace, self.delta, sorted(band_of), first):
-            yield band_of[lag], lag, max(first - lag, 0), rows
+    def _carried_back(self, lags: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
+        """Yield δ carried back by each lag: the first step that it reaches, and the rows."""
+        first = first_loss(self.delta)
+        for lag, rows in carry_back(self.trace, self.delta, lags, first):
+            yield max(first - lag, 0), rows
 
     def _whole(self) -> Float[Tensor, "B P"]:
         """Return every sequence's gradient."""
@@ -169,79 +162,73 @@ class ModuleCall(NamedTuple):
 class Recurrent(Route):
     """A network with one recurrent module, called once: a `recurrence` for the core, and traces.
 
-    `module` is PyTorch's or a cell of `lwcore.cells`; it is found if there is one. Of its calls are
-    kept what it read, the state it started from, and what it gave, as leaves, where the
-    predictions' graph ends.
+    The module is PyTorch's or a cell of `lwcore.cells`. Of its calls are kept what it read, the
+    state it started from, and what it gave, as leaves, where the predictions' graph ends.
     """
 
     route = "recurrence"
 
-    def __init__(
-        self, passes: Passes, objective: Objective, module: nn.Module | None = None
-    ) -> None:
-        """Take the module out of a first pass; refuse a model that is not this one recurrence."""
-        self.module: Any = module
+    def __init__(self, passes: Passes, objective: Objective, module: nn.Module) -> None:
+        """Take the calls of a first pass; refuse a model that is not this one recurrence."""
+        self.module = module
         super().__init__(passes, objective)
         self.exact = close_for(passes.model)
         self.ends_drawn = self.data.length
         _, calls = self._called(self.data.inputs[torch.arange(3)])
-        found: Any = self.module  # by `_chosen`, if none was named
-        copied: Any = copy.deepcopy(found).cpu().double().requires_grad_(False)
+        self._require(self._is_plain(calls))
+        copied = copy.deepcopy(module).cpu().double().requires_grad_(False)
         self.recurrence = self._recurrence(copied, calls)
-        read, initial = self._taken(calls)
-        name = type(found).__name__
-        self.kind = f"{name}, {initial[0, self.recurrence.carried].numel():,} neurons"
-        n_parameters = sum(part.numel() for part in self.chosen.values())
-        n_states = read.shape[1] * self.recurrence.state_size
-        self.limit_batch(max(n_states, n_parameters, passes.outputs.entries))
-        is_fit = self._reads_own_steps() and self._is_alone() and self._is_read_out_at_once()
-        words = (
-            "a recurrence that reads step k of the inputs at its step k, and of which all else is "
-            "within a step: name its parameters in `parameters`, to read it by their uses"
+        initial = self._initial(calls, 1)
+        self.kind = (
+            f"{type(module).__name__}, {initial[0, self.recurrence.carried].numel():,} neurons"
         )
-        require("step", name, is_fit, words)
+        n_parameters = sum(part.numel() for part in self.chosen.values())
+        n_states = self.data.length * self.recurrence.state_size
+        self.limit_batch(max(n_states, n_parameters, passes.shape.numel()))
+        self._require(self._reads_own_steps() and self._is_alone() and self._is_read_out_at_once())
+
+    def _require(self, is_fit: bool) -> None:
+        """Refuse a model that is not one recurrence."""
+        require("step", type(self.module).__name__, is_fit, _ONE)
 
     def _chosen(self) -> dict[str, Tensor]:
-        if self.module is None:
-            found = recurrent_modules(self.passes.model)
-            words = "one nn.LSTM, GRU, RNN or cell"
-            require("recurrent modules of model", len(found), len(found) == 1, words)
-            (self.module,) = found
         options = vars(self.module)
         has_more = bool(options.get("bidirectional") or options.get("proj_size"))
-        is_made_anew = parametrize.is_parametrized(self.module) or not _owns_weights(self.module)
-        words = (
-            "of one direction of time, without projections, and all its weights parameters that "
-            "are learned (name those that are in `parameters`, to read them by their uses)"
-        )
-        is_plain = not has_more and not is_made_anew and learned(self.module)
-        require("recurrent module", self.module, is_plain, words)
+        own: dict[str, Tensor] = dict(self.module.named_parameters())
+        weights = options.get("_flat_weights_names", own)  # of PyTorch's layers, some made anew
+        self._require(not has_more and {*weights} == {*own} and learned(self.module))
         self.time_axis = 1 if options.get("batch_first", True) else 0
-        return dict(self.module.named_parameters())
+        return own
 
     def _called(self, inputs: Rows) -> tuple[Tensor, list[ModuleCall]]:
         """Return predictions, and the module's calls, with leaves for what they gave."""
         with recorded([self.module]) as calls:
             return self.passes.predictions(inputs), calls.get(self.module, [])
 
+    def _is_plain(self, calls: list[ModuleCall]) -> bool:
+        """Say whether the module is called in the one way that is read."""
+        read = calls[0].read if len(calls) == 1 else None
+        return isinstance(read, Tensor) and read.ndim == 3
+
     def _recurrence(self, copied: Any, _: list[ModuleCall]) -> Any:
         """Return the module as the core's own, from its copy in float64."""
         return Layers(copied) if isinstance(copied, nn.RNNBase) else copied
 
-    def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
-        """Return what the module read, (B, T, D), and its first state, (B, S), in float64."""
-        read: Any = calls[0].read if len(calls) == 1 else None
-        is_plain = isinstance(read, Tensor) and read.ndim == 3
-        words = "of its recurrent module, with a tensor of three axes"
-        require("calls in a pass", len(calls), is_plain, f"one {words}")
+    def _read(self, calls: list[ModuleCall]) -> Tensor:
+        """Return what the module read, (B, T, D), in float64."""
+        return calls[0].read.detach().cpu().double().movedim(self.time_axis, 1)
+
+    def _initial(self, calls: list[ModuleCall], count: int) -> Tensor:
+        """Return the states that it started from, (B, S), in float64."""
         state = calls[0].state
-        inputs = read.detach().cpu().double().movedim(self.time_axis, 1)
         if state is None:
-            return inputs, inputs.new_zeros(len(inputs), self.recurrence.state_size)
-        # parts (layers, B, H), of a cell (B, H), side by side as in `Layers`
-        parts = [part if part.ndim == 3 else part[None] for part in tensors_in(state)]
-        initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1)
-        return inputs, initial.detach().cpu().to(inputs)
+            return torch.zeros(count, self.recurrence.state_size, dtype=torch.float64)
+        return self._state(tensors_in(state)).detach().cpu().double()
+
+    def _state(self, parts: list[Tensor]) -> Tensor:
+        """Return a state in parts, (layers, B, H) or (B, H), as one vector of each sequence."""
+        by_layer = [part if part.ndim == 3 else part[None] for part in parts]
+        return torch.stack(by_layer, dim=1).permute(2, 0, 1, 3).flatten(1)
 
     def _state_gradients(self, by_call: list[list[Tensor]]) -> Tensor:
         """Return gradients in what each call gave as gradients in states, (B, T, S)."""
@@ -249,11 +236,10 @@ class Recurrent(Route):
         steps = outputs.movedim(self.time_axis, 1)
         places = torch.arange(self.recurrence.state_size)
         shown = places[self.recurrence.shown]
-        carried = places[self.recurrence.carried]
-        delta = steps.new_zeros(*steps.shape[:2], self.recurrence.state_size)
+        delta = steps.new_zeros(*steps.shape[:2], len(places))
         delta[..., shown[-outputs.shape[-1] :]] = steps
-        for part, where in zip(last, (shown, carried), strict=False):  # h, c of every layer
-            delta[:, -1, where] += part.transpose(0, 1).flatten(1)
+        if last:
+            delta[:, -1] += self._state(last)
         return delta
 
     def _delta(self, calls: list[ModuleCall], number: Tensor) -> Tensor:
@@ -261,29 +247,18 @@ class Recurrent(Route):
         given = tensors_in([call.given for call in calls])
         require("predictions", "without a gradient", number.requires_grad, FOLLOWED)
         found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
-        n_parts = len(given) // len(calls)  # h and c of an LSTM, say
         gradients = [part.cpu().double() for part in found]
-        by_call = []
-        for place in range(0, len(gradients), n_parts):
-            by_call.append(gradients[place : place + n_parts])
-        return self._state_gradients(by_call)
+        n_parts = len(given) // len(calls)  # h and c of an LSTM, say
+        starts = range(0, len(gradients), n_parts)
+        return self._state_gradients([gradients[place : place + n_parts] for place in starts])
 
     def read(self, inputs: Rows, targets: Rows) -> _Reading:
         """Return the trace of sequences, and each one's δ."""
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
             total = self.objective.of(predictions, targets).sum()
-        words = "one of what the recurrent module gives"
-        require("loss", self.objective.name, total.requires_grad, words)
-        trace = Trace.scan(self.recurrence, *self._taken(calls))
+        trace = Trace.scan(self.recurrence, self._read(calls), self._initial(calls, len(inputs)))
         return _Reading(trace, self._delta(calls, total))
-
-    def check(self) -> None:
-        """Refuse a recurrence whose lags together are not the gradient."""
-        self.check_sums()
-
-    def check_linear(self) -> None:
-        """Nothing: the gradient is taken by Eq. (3), and goes through no hook of the reader's."""
 
     # Whether it is a recurrence of which all else is within a step
 
@@ -294,7 +269,7 @@ class Recurrent(Route):
         def reads(inputs: Rows) -> list[Tensor]:
             with torch.no_grad():
                 _, calls = self._called(inputs)
-                return [self._taken(calls)[0]]
+                return [self._read(calls)]
 
         (times,) = self.passes.exchange.times(reads, self.passes.at_once)
         is_moved = times.last >= 0
@@ -338,10 +313,15 @@ class Recurrent(Route):
 class Loop(Recurrent):
     """A network that calls one module once a step: what it gives is its state in the next call."""
 
+    def _is_plain(self, calls: list[ModuleCall]) -> bool:
+        given = tensors_in([call.given for call in calls])
+        is_plain = is_chain(calls) and all(part.is_floating_point() for part in given)
+        return is_plain and all(call.read.ndim == 2 and not call.more for call in calls)
+
     def _recurrence(self, copied: Any, calls: list[ModuleCall]) -> Any:
         kind = {nn.LSTMCell: nn.LSTM, nn.GRUCell: nn.GRU, nn.RNNCell: nn.RNN}.get(type(copied))
         if kind is None:
-            return Stepped(copied, calls[0].given if calls else None)
+            return Stepped(copied, calls[0].given)
         options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
         # made without parameters, which would be drawn from PyTorch's own generator
         sizes = copied.input_size, copied.hidden_size
@@ -350,24 +330,14 @@ class Loop(Recurrent):
         layer.load_state_dict({f"{name}_l0": part for name, part in copied.state_dict().items()})
         return Layers(layer.requires_grad_(False))
 
-    def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
-        is_plain = _is_chain(calls)
-        for call in calls:
-            is_plain = is_plain and call.read.ndim == 2 and not call.more
-        for part in tensors_in(calls[0].given) if is_plain else []:
-            is_plain = is_plain and part.is_floating_point()
-        words = (
-            "called once a step with inputs (B, D), the state that it gave a step before, of real "
-            "numbers, and nothing else: name its parameters in `parameters`, to read it by uses"
-        )
-        require("step", type(self.module).__name__, is_plain, words)
-        read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
-        if calls[0].state is None:
-            return read, read.new_zeros(len(read), self.recurrence.state_size)
-        return read, _joined(calls[0].state).detach().cpu().to(read)
+    def _read(self, calls: list[ModuleCall]) -> Tensor:
+        return torch.stack([call.read.detach() for call in calls], 1).cpu().double()
+
+    def _state(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat([part.flatten(1) for part in parts], 1)
 
     def _state_gradients(self, by_call: list[list[Tensor]]) -> Tensor:
-        return torch.stack([_joined(parts) for parts in by_call], 1)
+        return torch.stack([self._state(parts) for parts in by_call], 1)
 
 
 @contextmanager
@@ -411,45 +381,35 @@ def constant(module: nn.Module) -> Iterator[None]:
         handle.remove()
 
 
-def _owns_weights(module: nn.Module) -> bool:
-    """Say whether all weights that one of PyTorch's layers takes are its own parameters."""
-    names = getattr(module, "_flat_weights_names", None)
-    own = dict(module.named_parameters(recurse=False))
-    return names is None or {*names} == {*own}
-
-
 def learned(module: nn.Module) -> bool:
     """Say whether a module has parameters, and none of them is frozen."""
     parameters = [*module.parameters()]
     return bool(parameters) and all(part.requires_grad for part in parameters)
 
 
-def recurrent_modules(model: nn.Module) -> list[nn.Module]:
-    """Return PyTorch's recurrent layers and cells of `lwcore.cells` in a model that are learned."""
-    found: list[nn.Module] = []
-    for part in model.modules():
-        if isinstance(part, nn.RNNBase | Cell) and learned(part):
-            found.append(part)
-    return found
+def the_recurrence(passes: Passes, objective: Objective) -> Recurrent:
+    """Return a model as one recurrence; refuse one that is none.
 
-
-def step_of(passes: Passes) -> nn.Module | None:
-    """Return the one module that a model calls in a loop with what it gave before, if any."""
-    inside = [part for part in [*passes.model.modules()][1:] if learned(part)]
-    with torch.no_grad(), recorded(inside) as calls:
+    Of PyTorch's recurrent layers and the cells of `lwcore.cells` it has one, or it calls one module
+    in a loop, each time with what it gave before.
+    """
+    inside = [part for part in passes.model.modules() if learned(part)]
+    layers = [part for part in inside if isinstance(part, nn.RNNBase | Cell)]
+    if len(layers) == 1:
+        return Recurrent(passes, objective, layers[0])
+    looped = [part for part in inside if part is not passes.model]
+    with torch.no_grad(), recorded(looped) as calls:
         passes.given(passes.data.inputs[passes.exchange.some(TRIED)])
-    loops = []
+    loops = [part for part, own in calls.items() if is_chain(own)]
     within_loops: set[nn.Module] = set()
-    for part, own in calls.items():
-        if _is_chain(own):
-            loops.append(part)
-            for child in part.children():
-                within_loops.update(child.modules())
+    for part in loops:
+        within_loops.update([*part.modules()][1:])
     outer = [part for part in loops if part not in within_loops]
-    return outer[0] if len(outer) == 1 else None
+    require("model", passes.name, len(outer) == 1, _ONE)
+    return Loop(passes, objective, outer[0])
 
 
-def _is_chain(calls: Sequence[ModuleCall]) -> bool:
+def is_chain(calls: Sequence[ModuleCall]) -> bool:
     """Say whether there are several calls, each from the state that the one before gave."""
     if len(calls) < 2 or not isinstance(calls[0].read, Tensor):
         return False

@@ -21,12 +21,10 @@ from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import ZEROS, Passes
 from lwcore.signatures import require
 
-Bands = Sequence[Sequence[int]]  # lags that are measured together
-
 TURN_OFF = "Turn checkpoints off to measure: they save memory, and change no number"
 FINITE = "finite. Is there a root or a norm of 0, or a logarithm of 0 behind a torch.where?"
 _TRIED = 16  # sequences on which it is tried that all adds up
-_ALONE = 4  # of these, sequences whose parts are held against those of each alone
+_ALONE = 4  # of these, sequences that are held against those of each alone
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 FOLLOWED = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
 _LEAVE_OUT = (
@@ -34,30 +32,25 @@ _LEAVE_OUT = (
     "those to look at, without those that it takes"
 )
 _ADDS_UP = (
-    "parameters whose uses can all be seen, with gradients that pass unchanged from step to step "
-    "(a function of your own, torch.vmap, torch.jit.script, a hook, a gradient that the model "
-    "takes itself?): name in `parameters` those to look at. If rounding grows in the states: try "
-    "model.double()"
+    "one whose gradient is the sum of its lags. Does a hook change gradients, is there a function "
+    "of your own, torch.vmap or torch.jit.script, or a parameter that is used for all steps at "
+    "once, as by a Fourier transform? If rounding grows in the states, try model.double()"
 )
 
 
 class Reading(Protocol):
     """What a batch of sequences says of lags."""
 
-    @property
-    def first(self) -> int:
-        """The first step with a loss; −1 if there is none."""
-
     def gradient(self) -> Float[Tensor, " P"]:
         """All lags together, summed over sequences, as one vector."""
 
-    def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
-        """Each band's part of the gradient, summed over sequences and end points, as one vector."""
+    def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
+        """Each lag's part of the gradient, summed over sequences and end points, as one vector."""
 
-    def band_numbers(
-        self, directions: Float[Tensor, "bands P"], bands: Bands
-    ) -> Float[Tensor, "2 bands B"]:
-        """Each sequence's part of each band along its direction, and the whole along it."""
+    def lag_numbers(
+        self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
+    ) -> Float[Tensor, "2 lags B"]:
+        """Each sequence's part of each lag along its direction, and the whole along it."""
 
 
 class Route(ABC):
@@ -77,7 +70,7 @@ class Route(ABC):
         self.without_gradient: list[str] = []
         self.caveats: list[str] = []
         self.at_once = _AT_ONCE
-        self.limit_batch(passes.outputs.entries)
+        self.limit_batch(passes.shape.numel())
 
     @abstractmethod
     def _chosen(self) -> dict[str, Tensor]:
@@ -87,52 +80,39 @@ class Route(ABC):
     def read(self, inputs: Rows, targets: Rows) -> Reading:
         """Return what a batch of sequences says of lags."""
 
-    @abstractmethod
-    def check(self) -> None:
-        """Refuse what does not add up, and what looks ahead."""
-
-    @abstractmethod
-    def check_linear(self) -> None:
-        """Refuse gradients that are not linear in the loss, where this became another one."""
-
     def limit_batch(self, entries: int) -> None:
         """Read so many sequences at once that their arrays, of so many numbers each, stay small."""
         self.at_once = max(1, min(self.at_once, _ENTRIES // max(entries, 1)))
         self.passes.at_once = min(self.passes.at_once, self.at_once)
 
-    def some(self) -> tuple[Rows, Rows]:
-        """Return the few sequences on which it is tried that all adds up."""
+    def check(self) -> None:
+        """Refuse where all lags together are not autograd's gradient, of each sequence alone."""
         places = self.passes.exchange.some(max(2, min(_TRIED, self.at_once)))
-        return self.data.inputs[places], self.data.targets[places]
-
-    def check_sums(self) -> None:
-        """Refuse where all lags together are not autograd's gradient, of one sequence or of all."""
-        inputs, targets = self.some()
+        inputs = self.data.inputs[places]
+        targets = self.data.targets[places]
         wanted = self._autograd(inputs, targets)
-        generator = torch.Generator().manual_seed(0)
         sizes = [len(part) for part in wanted]
+        generator = torch.Generator().manual_seed(0)
         direction = torch.randn(sum(sizes), generator=generator, dtype=torch.float64)
         with explained(self.kind, "has a function that cannot be made again", _LEAVE_OUT):
             reading = self.read(inputs, targets)
             found = reading.gradient().split(sizes)
-            together = reading.band_numbers(direction[None], [[1]])[1, 0]
-        whole = torch.cat(wanted).norm()
+            along = reading.lag_numbers(direction[None], [1])[1, 0]
+        allowed = 10 * self.exact * torch.cat(wanted).norm()  # a sum of parts, each rounded
         missing = []
-        self.without_gradient = []
         for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
             if not bool(gradient.any()):
                 self.without_gradient.append(name)
-            error = (own - gradient).norm()
-            if not error <= self.exact * whole:  # nor if it is NaN
-                missing.append(f"{name} ({error / whole:.1g} of the gradient)")
-        require("model", few(missing), not missing, _ADDS_UP)
-        for place in range(min(_ALONE, len(together))):
-            gradient = torch.cat(self._autograd(inputs[[place]], targets[[place]]))
-            apart = abs(float(gradient @ direction) - float(together[place]))
-            allowed = 10 * self.exact * float(max(gradient.norm(), whole))
-            told = f"{self.kind}: alone, a sequence's gradient is {apart:.1g} away"
+            if not (own - gradient).norm() <= allowed:  # nor if it is NaN
+                missing.append(name)
+        told = f"{few(missing)}, whose gradient is in no lag"
+        require("parameters", told, not missing, self.without(_ADDS_UP, missing))
+        for place in range(min(_ALONE, len(along))):
+            alone = torch.cat(self._autograd(inputs[[place]], targets[[place]]))
+            apart = (alone @ direction - along[place]).abs()
+            is_same = bool(apart <= max(allowed, 10 * self.exact * alone.norm()))
             words = "one that treats a sequence as among others: does it look at the whole batch?"
-            require("model", told, apart <= allowed, words)
+            require("model", f"{self.kind}, with other gradients in a batch", is_same, words)
 
     def _autograd(self, inputs: Rows, targets: Rows) -> list[Tensor]:
         """Return the gradient of each parameter, as PyTorch has it, as a vector in float64."""
@@ -142,13 +122,25 @@ class Route(ABC):
             require("predictions", "without a gradient", total.requires_grad, FOLLOWED)
             with explained(self.passes.name, "fails where its gradient is taken", TURN_OFF):
                 parts = torch.autograd.grad(total, parameters, **ZEROS)
-        found = []
-        for name, part in zip(self.chosen, parts, strict=True):
-            part = dense(part)
-            is_finite = bool(part.isfinite().all())
-            require("gradient", f"NaN or infinite of {name}", is_finite, FINITE)
-            found.append(in_double(in_reals(part)).cpu().flatten())
+        found = [in_double(in_reals(dense(part))).cpu().flatten() for part in parts]
+        is_finite = all(bool(part.isfinite().all()) for part in found)
+        require("gradient", "NaN or infinite", is_finite, FINITE)
         return found
+
+    def without(self, words: str, names: Sequence[str]) -> str:
+        """Add to the words of a refusal the parameters that can be read without those of names.
+
+        Where all of a module's can, it stands for them.
+        """
+        modules = {name.partition(".")[0] for name in names}
+        found = []
+        for name in self.chosen:
+            module = name.partition(".")[0]
+            if name not in names:
+                found.append(name if module in modules else module)
+        if not found:
+            return words
+        return f"{words}. Else look at others alone: parameters={[*dict.fromkeys(found)]}"
 
 
 @contextmanager

@@ -8,7 +8,6 @@ seen by `torch.overrides.TorchFunctionMode`, a public interface.
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from lwcore.signatures import require
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
 _IN_PLACE = ("__iadd__", "__isub__", "__imul__", "__itruediv__")
 _OPERATORS = ("cond", "while_loop", "map_impl", "scan")
-CONDITIONS = (
+_CONDITIONS = (
     "one without torch.cond, while_loop, map and scan, of which eager passes lose the gradient: "
     "write loops and conditions of Python, to measure"
 )
@@ -100,7 +99,7 @@ class Survey(TorchFunctionMode):
                 return opened(*args, **named)
         name = getattr(function, "__name__", "")
         is_operator = type(function).__module__.startswith("torch._higher_order_ops")
-        require("model", f"{name}()", not (is_operator and name in _OPERATORS), CONDITIONS)
+        require("model", f"{name}()", not (is_operator and name in _OPERATORS), _CONDITIONS)
         given = function(*args, **named)
         self.names.append(name)
         total = 0.0
@@ -201,7 +200,7 @@ class Tape(TorchFunctionMode):
         leaves = trees.tree_leaves((args, named))
         if self.slots.keys().isdisjoint(map(id, leaves)):
             return function(*args, **named)
-        return self._record(*_recordable(function, args, named), number)
+        return self._record(_kept_anew(function), args, named, number)
 
     def _record(
         self, function: Any, args: tuple[Any, ...], named: dict[str, Any], number: int
@@ -234,7 +233,6 @@ class Tape(TorchFunctionMode):
         """Say whether data move what a function of parameters gives."""
         if self.moved is not None:
             self.plan.append((name, number in self.moved))
-            return number in self.moved
         place = self.n_planned
         self.n_planned += 1
         fits = place < len(self.plan) and self.plan[place][0] == name
@@ -274,18 +272,11 @@ def tensors_in(given: Any) -> list[Any]:
     return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
 
 
-def _recordable(
-    function: Any, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a function, with its arguments, that does the same and can be made again.
-
-    What writes in place makes a new tensor, and look-ups have a dense gradient. What changes
-    parameters, or weighs a sequence by others, is refused.
-    """
+def _kept_anew(function: Any) -> Any:
+    """Return a function that makes a new tensor, for one that writes in place; refuse others."""
     name = getattr(function, "__name__", "")
     if name in _IN_PLACE:
-        name = name.replace("i", "", 1)
-        function = getattr(Tensor, name)
+        return getattr(Tensor, name.replace("i", "", 1))
     writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
     require(
         "model",
@@ -295,19 +286,7 @@ def _recordable(
         "torch.cat, say. Are steps sent to layers by index? Then name in `parameters` those to "
         "look at, without these",
     )
-    if function not in (functional.embedding, functional.embedding_bag):
-        return function, args, named
-    bound = inspect.signature(function).bind(*args, **named)
-    bound.apply_defaults()
-    given = bound.arguments
-    own = {name: given.get(name) for name in ("max_norm", "scale_grad_by_freq")}
-    words = (
-        "None and False: the one writes to the weights in a forward pass (scale them once), the "
-        "other weighs the gradients of a sequence by what others hold"
-    )
-    require(f"options of {name}()", own, not any(own.values()), words)
-    given["sparse"] = False
-    return function, bound.args, bound.kwargs
+    return function
 
 
 def _opened(function: Any, args: Iterable[Any]) -> Any:
@@ -339,10 +318,9 @@ def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> t
     state, weights = second, third
     _, n_layers, _, _, bidirectional, batch_first = options
     per_layer = len(weights) // n_layers
-    is_projected = per_layer in (3, 5)  # one weight more than two, and than four with biases
-    told = "bidirectional or projected"
+    is_plain = per_layer in (2, 4) and not bidirectional  # a projection is one weight more
     words = "neither: leave its parameters out, by `parameters`, if it is causal"
-    require(f"{name}()", told, not (bidirectional or is_projected), words)
+    require(f"{name}()", "bidirectional or projected", is_plain, words)
     cell = getattr(torch, f"{name}_cell")
     has_two_states = name == "lstm"
     time_axis = int(batch_first)

@@ -24,11 +24,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lwcore.ambient import in_double, placed
-from lwcore.diagnose.contract import Rows, few, first_line
-from lwcore.diagnose.exchange import Layout, Owners, Steps, of_rows, row_axes
+from lwcore.diagnose.contract import Rows, explained, few
+from lwcore.diagnose.exchange import STILL, Layout, Steps, of_rows, row_axes
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import ZEROS, Passes
-from lwcore.diagnose.route import FOLLOWED, TURN_OFF, Bands, Route, dense, followed, in_reals
+from lwcore.diagnose.route import FOLLOWED, TURN_OFF, Route, dense, followed, in_reals
 from lwcore.diagnose.tape import UNIFORM, Tape
 from lwcore.signatures import require
 
@@ -36,34 +36,27 @@ ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; others are coarser.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6}
 _COARSE = 0.01
-_LARGE = 16.0  # times the loss, at which gradients are tried, too
+_LARGE = 16.0  # times the loss, at which gradients are tried
+
 _UNEVEN = 0.05  # share of sequences that may be read out earlier than others
 _READ_OUT = 256  # sequences in which that is looked at
-
 _SEEN = (
     "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
     "function or one of your own (write a loop in its place)"
 )
-_UNCHANGED = (
-    "one whose gradients pass unchanged: is there a hook that clips or scales them, or a function "
-    "of your own? Take it off to measure"
+_EACH = (
+    "used on each sequence by itself, on the same rows of each, and on data in most sequences: is "
+    "there a normalisation over the batch, or a gate before it? Choose among steps by torch.where"
 )
-_NOT_LATER = (
-    "one where none is. Is the parameter put behind data (add_bias_kv), or used for all steps at "
-    "once, as by a Fourier transform? Does a gradient of your own, as of spikes, reach steps that "
-    "move no number? If it is below 1e-4, it may be rounding: try model.double()"
+_NO_LAG = (
+    "Some values are reached by no step of the inputs, as of learned tokens, of padding or of a "
+    "first state: their part of the gradient has no lag."
 )
+
 _SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
     "or a flag? Then give the predictions of all steps and leave some out in the loss, or pad on "
     "the left. Is it a maximum over steps? Take torch.logsumexp in its place to measure"
-)
-_AT_ONCE = (
-    "one that uses parameters before the step of a prediction. Nothing can be told by lags where a "
-    "window is taken at once (as by an MLP, or by one convolution, whose kernel looks back within "
-    "lag 0), normalised by its last step, or reversed (give steps in order of time), where what "
-    "looks back is detached or not learned (a reservoir in buffers: make these parameters), or "
-    "where the axis is no time (for channels first, (B, C, T): time_axis=2)"
 )
 
 
@@ -91,14 +84,10 @@ class Site(NamedTuple):
         n_rows = prod(self.shape[axis] for axis in self.axes)
         return values.reshape(len(values), n_rows, -1)
 
-    def in_band(self, band: Sequence[int], end: Tensor) -> Tensor:
-        """Say which rows, (B, N), were used by a lag of a band before their end point, (B,).
-
-        A band goes from its first lag to its last.
-        """
-        times = torch.from_numpy(self.times)
-        lags = end[:, None] - times
-        return (lags >= band[0]) & (lags <= band[-1]) & (times >= 0)
+    def is_at(self, times: Tensor) -> Tensor:
+        """Say which rows, (B, N), have a time of each sequence, (B,)."""
+        own = torch.from_numpy(self.times)
+        return (own == times[:, None]) & (own >= 0)
 
 
 class Replay:
@@ -182,23 +171,14 @@ class _Reading(NamedTuple):
         made = {*self.uses.passes.ends[has_loss].tolist()}
         return sorted(made - {-1})  # what no input reaches has no step
 
-    @property
-    def first(self) -> int:
-        """The first step with a loss; −1 if there is none."""
-        return self.end_steps[0] if self.end_steps else -1
-
     def value_gradients(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
         """Return ∂E/∂z at each site, of losses with a weight for each prediction."""
         pulls = self.pulls if weights is None else weights * self.pulls
         values: list[Tensor] = []
         for made in self.tape.made:
             values += made
-        try:
+        with explained(self.uses.kind, "has a gradient that cannot be taken again", TURN_OFF):
             found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
-        except Exception as error:  # of a function of the reader's, or of PyTorch's for its kind
-            words = f"one whose gradient can be taken several times ({first_line(error)})"
-            require("model", self.uses.kind, False, f"{words}. {TURN_OFF}")
-            raise
         gradients = iter(found)
         by_use = [[dense(next(gradients)) for _ in made] for made in self.tape.made]
         return [site.series(by_use) for site in self.uses.sites]
@@ -226,61 +206,70 @@ class _Reading(NamedTuple):
             end = stratum[draws]
             yield _EndPoints(end, self.value_gradients(self.weights_at(end) * len(stratum)))
 
-    def _rows(
-        self, band: Sequence[int], end_points: Sequence[_EndPoints]
-    ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield, for each end point and site, which rows are in a band, and the gradient in all.
-
-        The site is given by its number; a row is in the band if the end point is so much later.
-        """
-        for end, gradients in end_points:
-            for index, gradient in enumerate(gradients):
-                in_band = self.uses.sites[index].in_band(band, end)
-                yield index, in_band.to(gradient.device), gradient
-
     def _replay(self) -> Replay:
         """Return the values as a function of the parameters."""
         return Replay(self.uses.chosen.values(), self.tape, self.uses.sites)
 
-    def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
-        """Return each band's part of the gradient, summed over sequences, as one vector."""
+    def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
+        """Return each lag's part of the gradient, summed over sequences, as one vector."""
         replay = self._replay()
         end_points = list(self.end_points())
         vectors = []
-        for band in bands:
+        for lag in lags:
             cotangents = [torch.zeros_like(value) for value in replay.values]
-            for index, in_band, gradient in self._rows(band, end_points):
-                cotangents[index][in_band] += gradient[in_band]
+            for end, gradients in end_points:
+                for site, total, gradient in zip(
+                    self.uses.sites, cotangents, gradients, strict=True
+                ):
+                    is_at = site.is_at(end - lag).to(gradient.device)
+                    total[is_at] += gradient[is_at]
             vectors.append(replay.vjp(cotangents))
         return torch.stack(vectors)
 
     def gradient(self) -> Float[Tensor, " P"]:
-        """Return all lags together, summed over sequences, as one vector."""
-        return self._replay().vjp(self.value_gradients())
+        """Return all lags together, summed over sequences, as one vector.
 
-    def band_numbers(
-        self, directions: Float[Tensor, "bands P"], bands: Bands
-    ) -> Float[Tensor, "2 bands B"]:
-        """Return each sequence's part of each band along its direction w, and the whole along it.
+        Some end points are taken one by one, with rows that are no later than they are. The loss is
+        larger there: gradients that are clipped or scaled on their way do not add up then.
+        """
+        steps = self.end_steps
+        is_left = torch.ones_like(self.pulls)
+        total: list[Any] = [0.0] * len(self.uses.sites)
+        for step in sorted({*steps[:1], *steps[-1:], *steps[:: max(1, len(steps) // 6)]}):
+            weights = self.weights_at(torch.full((len(self.predictions),), step))
+            is_left -= weights
+            gradients = self.value_gradients(_LARGE * weights)
+            for place, site in enumerate(self.uses.sites):
+                gradients[place][:, torch.from_numpy(site.times > step)] = 0
+                total[place] = total[place] + gradients[place] / _LARGE
+        rest = self.value_gradients(is_left)
+        return self._replay().vjp([own + more for own, more in zip(rest, total, strict=True)])
+
+    def lag_numbers(
+        self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
+    ) -> Float[Tensor, "2 lags B"]:
+        """Return each sequence's part of each lag along its direction w, and the whole along it.
 
         Both are sums of products of ∂E/∂z and of J w, how values change along w: over the rows of
-        the band, and over all rows.
+        the lag, and over all rows.
         """
         whole = self.value_gradients()
         end_points = list(self.end_points())
         replay = self._replay()
         numbers = []
-        for band, direction in zip(bands, directions, strict=True):
+        for lag, direction in zip(lags, directions, strict=True):
             changes = replay.jvp(direction)
             along_all = torch.zeros(len(self.predictions), dtype=torch.float64)
             for change, gradient in zip(changes, whole, strict=True):
                 along_all += in_double(change * gradient).sum((1, 2)).cpu()
-            along_band = torch.zeros_like(along_all)
-            for index, in_band, gradient in self._rows(band, end_points):
-                products = in_double(changes[index][in_band] * gradient[in_band]).sum(1)
-                sequences = in_band.nonzero()[:, 0]  # to which the rows belong
-                along_band.index_add_(0, sequences.cpu(), products.cpu())
-            numbers.append(torch.stack([along_band, along_all]))
+            along_lag = torch.zeros_like(along_all)
+            for end, gradients in end_points:
+                for site, change, gradient in zip(self.uses.sites, changes, gradients, strict=True):
+                    is_at = site.is_at(end - lag).to(gradient.device)
+                    products = in_double(change[is_at] * gradient[is_at]).sum(1)
+                    sequences = is_at.nonzero()[:, 0]  # to which the rows belong
+                    along_lag.index_add_(0, sequences.cpu(), products.cpu())
+            numbers.append(torch.stack([along_lag, along_all]))
         return torch.stack(numbers, 1)
 
 
@@ -308,6 +297,8 @@ class Uses(Route):
         timeless = self._timeless()
         if timeless:
             self._leave_out(timeless)
+        if any((site.times < 0).any() for site in self.sites):
+            self.caveats.append(_NO_LAG)
 
     def _chosen(self) -> dict[str, Tensor]:
         every: dict[str, Tensor] = dict(self.passes.model.named_parameters())
@@ -357,7 +348,7 @@ class Uses(Route):
         require("predictions", "without a gradient", predictions.requires_grad, FOLLOWED)
         require("parameters", few([*self.chosen]), bool(trial.made), _SEEN)
         self.sites = self._grouped(trial)
-        self.limit_batch(max(self.passes.outputs.entries, sum(prod(s.shape) for s in self.sites)))
+        self.limit_batch(max(self.passes.shape.numel(), sum(prod(s.shape) for s in self.sites)))
         times = self.passes.exchange.times(self._stacked, self.passes.at_once)
         self.looks_back = False  # whether some row before the last step is made of several steps
         for index, (site, own) in enumerate(zip(self.sites, times, strict=True)):
@@ -380,35 +371,37 @@ class Uses(Route):
             tape, _ = self._taped(inputs)
             return [part for made in tape.made for part in made]
 
-        owners = iter(self.passes.exchange.owners(run))
+        layouts = self.passes.exchange.layouts(run)
+        addresses = []
+        kinds = []  # of one function, parameters and shape
+        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
+            for output, value in enumerate(made):
+                addresses.append((use, output))
+                kinds.append((*call.signature, output, value.shape))
+        moved = [pair for pair in zip(kinds, layouts, strict=True) if pair[1] != STILL]
+        known = dict(moved)  # for steps at which nothing moves, as where few neurons fire
         names = [*self.chosen]
         groups: dict[Any, Site] = {}
-        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
+        for (use, output), kind, found in zip(addresses, kinds, layouts, strict=True):
+            call = trial.uses[use]
             own = [names[place] for place in trial.sources(call)]
             name = f"{call.name}() of {', '.join(own)}"
-            for output, value in enumerate(made):
-                layout = self._layout_of(next(owners), name, own)
-                shape = tuple(layout.front(value).shape[1:])
-                key = (*call.signature, output, layout, shape)
-                addresses = groups[key].addresses if key in groups else []
-                addresses.append((use, output))
-                whole = (len(addresses), *shape)
-                groups[key] = Site(name, own, addresses, layout, whole, (), np.zeros(0, int))
+            layout = self._given(known.get(kind, STILL) if found == STILL else found, name, own)
+            key = (*kind, layout)
+            together = [*groups[key].addresses] if key in groups else []
+            together.append((use, output))
+            shape = layout.front(trial.made[use][output]).shape[1:]
+            whole = (len(together), *shape)
+            groups[key] = Site(name, own, together, layout, whole, (), np.zeros(0, int))
         return [*groups.values()]
 
-    def _layout_of(self, owners: Owners, name: str, own: Sequence[str]) -> Layout:
+    def _given(self, layout: Layout | str, name: str, own: Sequence[str]) -> Layout:
         """Return where a value has its sequences; refuse one that has none, or mixes them."""
-        words = "used on each sequence by itself: is there a normalisation over the batch?"
-        told = f"{name}, which mixes sequences"
-        require("parameters", told, not owners.mixes, self._without(words, own))
-        words = (
-            "used on the same rows of each sequence, as of all steps, of which torch.where "
-            "chooses, and on data in most sequences: is there a gate before it? Open it"
-        )
-        told = f"{name}, whose value has not the same rows of each sequence"
-        require("parameters", told, owners.layout is not None, self._without(words, own))
-        assert owners.layout is not None
-        return owners.layout
+        if isinstance(layout, str):
+            told = f"{name}, whose value {layout}"
+            require("parameters", told, False, self.without(_EACH, own))
+            raise AssertionError
+        return layout
 
     def _timeless(self) -> list[str]:
         """Return the parameters that are used on what no step reaches, or at one early step alone.
@@ -440,107 +433,10 @@ class Uses(Route):
         )
         self._find_sites()
 
-    def _without(self, words: str, names: Sequence[str]) -> str:
-        """Add to the words of a refusal the parameters that can be read without those of names.
-
-        Where all of a module's can, it stands for them.
-        """
-        modules = {name.partition(".")[0] for name in names}
-        found = []
-        for name in self.chosen:
-            module = name.partition(".")[0]
-            if name not in names:
-                found.append(name if module in modules else module)
-        if not found:
-            return words
-        return f"{words}. Else look at others alone: parameters={[*dict.fromkeys(found)]}"
-
-    # What is refused
-
     def check(self) -> None:
-        """Refuse what does not add up, and predictions that later uses reach."""
-        reading = self.read(*self.some())
-        self._check_additive(reading)
-        self.check_sums()
-        self._check_causal(reading)
+        """Refuse what does not add up, and sequences that are read out at other steps."""
+        super().check()
         self._check_readouts()
-
-    def check_linear(self) -> None:
-        """Refuse gradients that are not linear in the loss, where this became another one."""
-        self._check_additive(self.read(*self.some()))
-
-    def _check_additive(self, reading: _Reading) -> None:
-        """Refuse gradients that change on their way, by a hook say: they must be linear in E.
-
-        Those of two shares of the loss of each prediction, c r E and c (1 − r) E, must add up to c
-        times that of E, which finds what takes norms, and what clips.
-        """
-        generator = torch.Generator().manual_seed(1)
-        share = torch.rand(reading.pulls.shape, generator=generator).to(reading.pulls)
-        whole = reading.value_gradients()
-        of_share = reading.value_gradients(_LARGE * share)
-        of_rest = reading.value_gradients(_LARGE * (1 - share))
-        # rounding comes from all sites, so that it is held against the largest one
-        largest = max(float(in_double(part).norm()) for part in whole)
-        for index, site in enumerate(self.sites):
-            wanted = in_double(whole[index])
-            together = (in_double(of_share[index]) + in_double(of_rest[index])) / _LARGE
-            missing = float((together - wanted).norm())
-            size = max(float(wanted.norm()), 1e-300)
-            told = (
-                f"{site.name}: parts of the loss one by one miss {missing / size:.1g} of the "
-                "gradient"
-            )
-            require("model", told, missing <= 10 * self.exact * largest, _UNCHANGED)
-
-    def _check_causal(self, reading: _Reading) -> None:
-        """Refuse uses later than a prediction made of them, and models of which none is earlier.
-
-        Tried at a few end points, the first and the last among them, by gradients of the
-        predictions themselves: that of a loss may be zero.
-        """
-        reading = reading._replace(pulls=torch.ones_like(reading.pulls))
-        steps = reading.end_steps
-        every = max(1, len(steps) // 6)
-        has_earlier = has_timeless = False
-        worst = ""
-        late: list[str] = []  # parameters used later than a prediction
-        for step in sorted({steps[0], steps[-1], *steps[::every]}):
-            whole = reading.value_gradients(self._drawn_at(reading, step))
-            by_site = [in_double(part.abs()).sum((0, 2)).cpu().numpy() for part in whole]
-            allowed = self.exact * max(float(by_row.sum()) for by_row in by_site)  # else rounding
-            for site, by_row in zip(self.sites, by_site, strict=True):
-                is_before = (site.times >= 0) & (site.times < step)
-                has_earlier |= bool((by_row[is_before] > 0).any())
-                has_timeless |= float(by_row[site.times < 0].sum()) > allowed
-                behind = float(by_row[site.times > step].sum())
-                if behind > allowed:
-                    late += site.parameters
-                    share = behind / float(by_row.sum())
-                    worst = f"{site.name}: {share:.1g} of the gradient of step {step}"
-        if late:
-            told = f"{worst} is in values of later steps"
-            require("model", told, False, self._without(_NOT_LATER, late))
-        count = sum(part.numel() for part in self.chosen.values())
-        told = (
-            f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
-            "prediction alone (lag 0)"
-        )
-        frozen = [n for n, part in self.passes.model.named_parameters() if not part.requires_grad]
-        words = f"{_AT_ONCE}. No gradient reaches {few(self.without_gradient) or 'none'}"
-        words += f"; frozen are {few(frozen) or 'none'}, which `parameters` may name"
-        require("model", told, has_earlier, words)
-        if has_timeless:
-            self.caveats.append(
-                "Some values are reached by no step of the inputs, as of learned tokens or of "
-                "padding: their part of the gradient has no lag."
-            )
-
-    def _drawn_at(self, reading: _Reading, step: int) -> Float[Tensor, "B K"]:
-        """Return weights of a step's predictions, drawn so that gradients do not cancel."""
-        weights = reading.weights_at(torch.full((len(reading.predictions),), step))
-        generator = torch.Generator("cpu").manual_seed(2)
-        return weights * (1 + torch.rand(weights.shape, generator=generator).to(weights))
 
     def _check_readouts(self) -> None:
         """Refuse sequences that are read out at other steps, as padded ones at their last real one.
@@ -548,14 +444,16 @@ class Uses(Route):
         A prediction of the last step is followed back to the latest row that it is made of, at
         sites with rows of several times. It must be as late in nearly all sequences.
         """
-        step = int(self.passes.ends.max())
+        end = int(self.passes.ends.max())
+        generator = torch.Generator("cpu").manual_seed(2)
         latest = []
         for places in self.passes.exchange.some(_READ_OUT).split(self.at_once):
             reading = self.read(self.data.inputs[places], self.data.targets[places])
-            reading = reading._replace(pulls=torch.ones_like(reading.pulls))
-            whole = reading.value_gradients(self._drawn_at(reading, step))
+            pulls = reading.weights_at(torch.full((len(places),), end))
+            pulls *= 1 + torch.rand(pulls.shape, generator=generator).to(pulls)  # so none cancel
             last = np.full(len(places), -1)
-            for site, gradient in zip(self.sites, whole, strict=True):
+            gradients = reading._replace(pulls=pulls).value_gradients()
+            for site, gradient in zip(self.sites, gradients, strict=True):
                 if len({*site.times.tolist()} - {-1}) > 1:
                     is_reached = gradient.ne(0).any(2).cpu().numpy()
                     last = np.maximum(last, np.where(is_reached, site.times, -1).max(1))
@@ -564,6 +462,6 @@ class Uses(Route):
         is_early = last < last.max()
         told = (
             f"{self.kind}: in {int(is_early.sum())} of {len(last)} sequences a prediction of step "
-            f"{step} is made of nothing behind step {last.min()}"
+            f"{end} is made of nothing behind step {last.min()}"
         )
         require("model", told, is_early.mean() <= _UNEVEN, _SAME_END)
