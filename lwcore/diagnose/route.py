@@ -98,7 +98,7 @@ class Route(ABC):
             reading = self.read(inputs, targets)
             found = reading.gradient().split(sizes)
             along = reading.lag_numbers(direction[None], [1])[1, 0]
-        allowed = 10 * self.exact * torch.cat(wanted).norm()  # a sum of parts, each rounded
+        allowed = self.exact * torch.cat(wanted).norm()
         missing = []
         for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
             if not bool(gradient.any()):
@@ -110,7 +110,7 @@ class Route(ABC):
         for place in range(min(_ALONE, len(along))):
             alone = torch.cat(self._autograd(inputs[[place]], targets[[place]]))
             apart = (alone @ direction - along[place]).abs()
-            is_same = bool(apart <= max(allowed, 10 * self.exact * alone.norm()))
+            is_same = bool(apart <= 10 * max(allowed, self.exact * alone.norm()))
             words = "one that treats a sequence as among others: does it look at the whole batch?"
             require("model", f"{self.kind}, with other gradients in a batch", is_same, words)
 
