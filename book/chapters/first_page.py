@@ -64,4 +64,4 @@ def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_yticks([1, 1e3, 1e6, 1e9, 1e12])
     axes.minorticks_off()
     axes.set(xlabel="envelope f before training (smaller →)", ylabel="number of sequences")
-    axes.set_title("Learning does not wait until\nthe gradient shows the lag", fontsize=10)
+    axes.set_title("The lag is learned from far fewer\nsequences than detect it", fontsize=10)
