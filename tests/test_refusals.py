@@ -16,7 +16,13 @@ from torch import nn
 
 from lwcore import inference, results
 from lwcore.cells import GRU, LSTM
-from lwcore.detection import detection_error, hellman_raviv_error, kl_divergence, sample_complexity
+from lwcore.detection import (
+    detection_error,
+    hellman_raviv_error,
+    kl_divergence,
+    mutual_information,
+    sample_complexity,
+)
 from lwcore.elman import bounds, kernel
 from lwcore.elman.network import linear_model, symmetric_initialisation
 from lwcore.network import batch_indices
@@ -67,12 +73,14 @@ THEORY = [  # stable, detection, window, inference, stats, tables, elman, printi
     ("shift/scale = 1e+160: must be 0, or from 1e-150 to 1e+150", lambda: kl_divergence(1e160, 1.5)),
     ("shift/scale = inf: must be 0, or from 1e-150", lambda: kl_divergence(1e200, 1.5, 1e-200)),
     ("n_sequences contains 2.5: every entry must be", lambda: kl_divergence(1, 1.5, 1, [2, 2.5])),
+    ("n_sequences contains 2.5: every entry must be", lambda: mutual_information(1, 1.5, 1, [2, 2.5])),
     ("must be of a size up to", lambda: kl_divergence(1e150, 1.5, 1, 1e150, "mean")),
     ("shift/scale = 1e-160: must be 0, or from", lambda: detection_error(1, 1e-160, 1, 1.5)),
     ("information contains 0.7", lambda: hellman_raviv_error([0.1, 0.7])),
     ("contains nan", lambda: learnability_window([1, 2], [np.nan, 1], [1])),
     ("each of the 2 lags", lambda: learnability_window([1, 2], [1, 2, 3], [1])),
     ("detection threshold = ", lambda: regime_window(POWER, 1e300, 1, 1e-300, 2)),
+    ("and shape (0,): must be one or more", lambda: mixture_envelope([1], [])),
     ("time_scales, weights of shapes (2,)", lambda: mixture_envelope([1], [1, 2], [1, 2, 3])),
     ("weights contains -0.5", lambda: mixture_envelope([1], [1, 2], [1, -0.5])),
     ("law = 'tempered_power'", lambda: DecayLaw("tempered_power", 2.0, 0.6, 0.99).inverse(0)),
