@@ -65,7 +65,7 @@ def test_data_are_younger_than_their_registration(registration):
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
 
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
-        pytest.skip("needs the history of the repository")
+        pytest.skip("needs the history of the repository: git fetch --unshallow")
     page = f"book/{registration}.md"
     first = git("log", "--diff-filter=A", "--format=%H", "--", page).stdout.split()[-1]
     folders = {

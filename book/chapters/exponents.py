@@ -59,6 +59,7 @@ class _Censored(NamedTuple):
             theta: (β/σ, 1/σ) of each draw, (draws, k + 1).
             draws: The places of the draws that are looked at.
         """
+        # Products of all draws at once: with fewer rows they may round otherwise.
         lower = np.where(self.known[0], (theta @ self.ends[0].T)[draws], -np.inf)
         upper = np.where(self.known[1], (theta @ self.ends[1].T)[draws], np.inf)
         # In the tail in which a difference of probabilities keeps its digits: mirrored above 0.
