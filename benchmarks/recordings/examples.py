@@ -32,6 +32,7 @@ FOLDER = Path(__file__).parents[2] / "book" / "results" / "examples"
 LETTERS = 32  # characters in a sequence
 TRAINED = 3000  # sequences of text
 UNSEEN = 400
+FORECAST_SEEDS = 6
 GATES = (0.1, 0.2, 0.34, 0.5)
 
 
@@ -102,21 +103,22 @@ def forecasts() -> None:
     half = len(hours) // 2
     back = readers.DAY - 1
     with_yesterday = torch.cat([hours[:, back:], hours[:, :-back]], dim=-1)
-
-    def error(inputs: Tensor, keep: float = 0.0) -> float:
-        torch.manual_seed(0)
-        net = readers.Forecaster(keep, inputs.shape[-1])
-        readers.fit(net, inputs[:half], next_hour[:half], epochs=30)
-        with torch.no_grad():
-            return (net(inputs[half:]) - next_hour[half:]).square().mean().item()
-
-    errors = {
-        "plain": error(hours),
-        "keeping": error(hours, keep=3.0),
-        "the day before as an input": error(with_yesterday),
+    designs = {
+        "plain": (hours, 0.0),
+        "keeping": (hours, 3.0),
+        "the day before as an input": (with_yesterday, 0.0),
     }
-    left = pd.Series(errors, name="error left") / next_hour[half:].var().item()
-    left.rename_axis("forecaster").to_csv(FOLDER / "forecasts.csv")
+    constant = next_hour[half:].var().item()
+    rows = []
+    for seed in range(FORECAST_SEEDS):
+        for name, (inputs, keep) in designs.items():
+            torch.manual_seed(seed)
+            net = readers.Forecaster(keep, inputs.shape[-1])
+            readers.fit(net, inputs[:half], next_hour[:half], epochs=30, seed=seed)
+            with torch.no_grad():
+                error = (net(inputs[half:]) - next_hour[half:]).square().mean().item()
+            rows.append({"forecaster": name, "seed": seed, "error left": error / constant})
+    pd.DataFrame(rows).to_csv(FOLDER / "forecasts.csv", index=False)
 
 
 def gates() -> None:
