@@ -64,4 +64,7 @@ def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_yticks([1, 1e3, 1e6, 1e9, 1e12])
     axes.minorticks_off()
     axes.set(xlabel="envelope f before training (smaller →)", ylabel="number of sequences")
-    axes.set_title("The lag is learned from far fewer\nsequences than detect it", fontsize=10)
+    axes.set_title(
+        "Adding: far fewer sequences teach the lag\nthan detect it in the whole gradient",
+        fontsize=10,
+    )
