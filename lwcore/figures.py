@@ -77,73 +77,40 @@ def use_book_style() -> None:
 def panels(
     values: xr.DataArray,
     x: str,
-    hue: str | None = "model",
-    style: str | None = None,
-    col: str | None = None,
-    row: str | None = None,
-    width: Positive = 8.6,
-    height: Positive = 3.0,
+    *,
+    col: str,
+    hue: str = "model",
+    dashed: bool = False,
     **axes: Any,
 ) -> Figure:
-    """Draw lines of medians along a dimension, with bands over all dimensions that are not named.
-
-    Bands run from the least to the largest value.
+    """Draw a `band` along a dimension for each value of another, in one panel for each of a third.
 
     Args:
         x: The dimension of the horizontal axis.
+        col: The dimension of which each value has a panel.
         hue: The dimension that colours tell apart.
-        style: The dimension that dashes tell apart; its last value is solid.
-        col: The dimension of which each value has a panel in a row.
-        row: The same, one below the other.
-        width: Width of the figure, inches; `height` is that of a panel.
+        dashed: Whether dashes tell it apart, too: the last of up to three values is solid.
         axes: What is set on all axes, such as ``yscale="log"``.
 
     Examples:
         >>> loss = xr.DataArray(np.ones((2, 3, 4)), dims=("model", "seed", "step"))
-        >>> figure = panels(loss, "step", col="model", hue=None, ylabel="loss")
+        >>> figure = panels(loss, "step", col="model", hue="seed", ylabel="loss")
         >>> len(figure.axes)
         2
     """
-    import seaborn as sns  # here: it takes a second to import, and nothing else needs it
-
-    labels = [] if hue is None else values[hue].values.tolist()
-    palette = None
-    if hue:
-        palette = dict(zip(labels, OTHERS * len(labels), strict=False)) | COLOURS
-    n_columns = values.sizes[col] if col else 1
-    grid = sns.relplot(
-        values.to_dataframe("value").reset_index(),
-        x=x,
-        y="value",
-        hue=hue,
-        style=style,
-        col=col,
-        row=row,
-        kind="line",
-        estimator="median",
-        errorbar=("pi", 100),
-        palette=palette,
-        style_order=None if style is None else values[style].values[::-1],
-        err_kws={"alpha": 0.18, "lw": 0},
-        facet_kws={"sharey": "row"},
-        height=height,
-        aspect=width / height / n_columns,
-    )
-    in_title = ["{row_name}"] * bool(row) + ["{col_name}"] * bool(col)
-    grid.set_titles(", ".join(in_title))
-    grid.set(ylabel=values.attrs.get("long_name", ""))
-    grid.set(**axes)
-    grid.figure.set_layout_engine("constrained")
-    if grid.legend is not None:
-        # Panels that are told apart by colour, too, have its names above them.
-        named_above = {hue, *labels} if style and hue in (col, row) else set()
-        names = [text.get_text() for text in grid.legend.texts]
-        handles = dict(zip(names, grid.legend.legend_handles, strict=True))
-        kept = [name for name in names if name not in named_above]
-        grid.legend.remove()
-        grid.figure.legend([handles[name] for name in kept], kept, **_ABOVE)
-    plt.close(grid.figure)
-    return grid.figure
+    names = values[hue].values.tolist()
+    palette = dict(zip(names, OTHERS * len(names), strict=False)) | COLOURS
+    styles = (":", "--", "-")[-len(names) :] if dashed else ["-"] * len(names)
+    figure, in_a_row = canvas(values.sizes[col], height=3.0, sharex=True, sharey=True)
+    titles = map(str, values[col].values)
+    by_panel = values.transpose(col, ...)
+    for title, in_panel, own_axes in zip(titles, by_panel, in_a_row, strict=True):
+        for line, name, style in zip(in_panel.transpose(hue, ...), names, styles, strict=True):
+            band(own_axes, line[x], line, color=palette[name], ls=style, label=name)
+        own_axes.set(title=title, **axes)
+        own_axes.label_outer()
+    legend_above(figure, in_a_row[0])
+    return done(figure)
 
 
 @checked

@@ -459,7 +459,7 @@ def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
 def _interquartile_range(values: Array, axis: int) -> Array:
     """Return the distance between the quartiles along an axis."""
     upper, lower = np.quantile(values, [0.75, 0.25], axis=axis)
-    return np.subtract(upper, lower)
+    return upper - lower
 
 
 def _tails(numbers: Array) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,19 +106,17 @@ class Network(nn.Module):
         return trace, self.loss_gradients(self.residual(trace.outputs, targets))
 
 
-def keep_freed_memory() -> bool:
-    """Ask the C library to keep what this process frees; return whether it could be asked.
+def keep_freed_memory() -> None:
+    """Ask the C library to keep what this process frees, if it is glibc.
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
     much as filling it: a quarter of a step at B = 128, T = 512, H = 128. `lw run` and workers of
     `process_pool` do so, `train` does not.
     """
-    try:
+    with suppress(AttributeError, OSError, TypeError):  # of another C library
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library than glibc
-        return False
-    # of malloc.h: no separate mappings (M_MMAP_MAX), no trimming (M_TRIM_THRESHOLD)
-    return bool(mallopt(-4, 0) and mallopt(-1, 2**31 - 1))
+        mallopt(-4, 0)  # M_MMAP_MAX of malloc.h: no separate mappings
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: no trimming
 
 
 @dataclass
@@ -193,9 +192,6 @@ def train(
     allowed = f"at most the {n_sequences} sequences"
     require("batch_size", batch_size, batch_size <= n_sequences, allowed)
     parameters = list(network.parameters())
-    trainable = not any(parameter.is_inference() for parameter in parameters)
-    requirement = "one that was made outside of torch.inference_mode()"
-    require("network", type(network.cell).__name__, trainable, requirement)
 
     descent: torch.optim.Optimizer
     if optimizer == "adamw":

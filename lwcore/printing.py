@@ -24,7 +24,6 @@ _LARGE = 10_000.0  # from here on a power of ten
 _SMALL = 0.001  # below it, too
 _COUNTED = 100  # trials up to which a share is a count
 _FINE = 300  # trials above which a share below 10 % has a decimal
-_LARGEST = 1e300  # in size, of what is printed: a percentage of it is a float
 _MOST = 3  # places behind the first digit that even the narrowest bracket gives
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -150,30 +149,16 @@ def printed(
     return number.with_unit(number.text(value)) + number.bracketed(lower, upper)
 
 
-def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
-    """Compute what a power law does: the factor that follows when its base changes by a factor.
-
-    Examples:
-        >>> consequence(Numbers(0.5, 0.25, 1.0), change=100.0)
-        Numbers(value=10.0, low=3.1622776601683795, high=100.0)
-    """
-    value, *ends = [change**power for power in exponent]
-    return Numbers(value, *sorted(ends))
-
-
 def number_word(count: int) -> str:
     """Write a whole number up to ten as a word, a larger one in digits, zero as "no"."""
-    return _WORDS[count] if 0 <= count < len(_WORDS) else f"{count:,}"
+    return _WORDS[count] if count < len(_WORDS) else f"{count:,}"
 
 
 def _single(name: str, value: Any) -> float:
     """Return a number that was given, of whatever type, as a float."""
     array = floats(name, value)
     require(name, value, array.ndim == 0, "one number")
-    number = float(array)
-    is_printable = math.isinf(number) or not abs(number) > _LARGEST
-    require(name, number, is_printable, f"of a size up to {_LARGEST:g}, or infinite")
-    return number
+    return float(array)
 
 
 class _Number:

@@ -186,16 +186,8 @@ def versions() -> str:
     """Return the versions of Python, of this package and of those that its numbers come from."""
     known = [f"python {platform.python_version()}", f"lwcore {__version__}"]
     for package in ("numba", "numpy", "scipy", "torch", "xarray"):
-        known.append(f"{package} {_version(package)}")
+        known.append(f"{package} {metadata.version(package)}")
     return ", ".join(known)
-
-
-def _version(package: str) -> str:
-    """Return a package's version by its metadata; by its module where a program is without."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return str(getattr(sys.modules.get(package), "__version__", "unknown"))
 
 
 def environment() -> dict[str, str]:

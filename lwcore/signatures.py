@@ -283,7 +283,7 @@ def _check(hint: Any) -> Check:
         return lambda value, _: isinstance(value, type(parts[0])) and value in parts
     if isinstance(kind, type) and issubclass(kind, AbstractArray):
         return _check_shape(hint)
-    has_entries = _fields(hint) or any(part is not Any for part in parts)
+    has_entries = any(part is not Any for part in parts)
     if kind == Callable or (isinstance(kind, type) and not has_entries):
         return lambda value, _: isinstance(value, kind)
     if not (isinstance(kind, type) and issubclass(kind, Collection)) or kind is np.ndarray:
@@ -335,21 +335,10 @@ def _check_shape(hint: Any) -> Check:
     return check
 
 
-@functools.cache
-def _fields(hint: Any) -> dict[str, Any]:
-    """Return the types of a named tuple's fields; nothing for another type."""
-    if not isinstance(hint, type) or not hasattr(hint, "_fields"):
-        return {}
-    return typing.get_type_hints(hint, include_extras=True)
-
-
 def _entries(name: str, value: Any, hint: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield what is in a container: where, the entry itself, and the type that it should have."""
     parts = typing.get_args(hint)
-    if _fields(hint):
-        for field, wanted in _fields(hint).items():
-            yield f"{name}.{field}", getattr(value, field), wanted
-    elif len(parts) == 2 and isinstance(value, Mapping):
+    if len(parts) == 2 and isinstance(value, Mapping):
         for key, entry in value.items():
             yield f"a key of {name}", key, parts[0]
             yield f"{name}[{key!r}]", entry, parts[1]

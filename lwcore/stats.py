@@ -6,7 +6,7 @@ A unit is what was drawn independently: a seed, a sequence, never an end point w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from lwcore.signatures import (
     require,
 )
 
-_AT_ONCE = 1 << 22  # numbers of drawn units that are kept
 _MOST_TRIALS = 10**7
 _ALL = 7  # units up to which all ways to draw them are gone through
 
@@ -85,8 +84,8 @@ def bootstrap(
         fewest = math.ceil(1 / tail)
         requirement = f"{fewest:.4g} or more, so that one lies beyond a level of {level}"
         require("draws", draws, draws >= fewest, requirement)
-        rng = np.random.default_rng(0) if rng is None else rng
-        drawn_units = _random_draws(count, draws, rng)
+        rng = rng or np.random.default_rng(0)
+        drawn_units = (rng.integers(count, size=count) for _ in range(draws))
         weights = np.full(draws, 1 / draws)
     values = _as_numbers([statistic(units) for units in drawn_units])
     low, high = _weighted_quantiles(values, weights, tail)
@@ -102,13 +101,6 @@ def _every_draw(count: int) -> tuple[Iterable[NDArray[np.intp]], NDArray[np.floa
         repeats = np.bincount(units)
         orders.append(math.factorial(count) / math.prod(map(math.factorial, repeats)))
     return draws, np.array(orders) / count**count
-
-
-def _random_draws(count: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.intp]]:
-    """Yield the numbers of the units in each draw, of which few are kept at once."""
-    rows = max(_AT_ONCE // count, 1)
-    for first in range(0, draws, rows):
-        yield from rng.integers(count, size=(min(rows, draws - first), count))
 
 
 def _weighted_quantiles(
@@ -142,7 +134,7 @@ def most_covered(count: Count) -> float:
 
     It is ``1 − 2^(1−n)`` for a median, or a mean of symmetric values: 75 % of three units.
     """
-    return 1 - 2.0 ** max(1 - count, -1100)
+    return 1 - 0.5 ** (count - 1)
 
 
 @checked

@@ -317,10 +317,8 @@ def exact_rates_and_share(
 
 def _diagonal_and_share(block: Tensor) -> Tensor:
     """Return the diagonals of matrices, (…, H), with ``‖M − diag M‖_F / ‖M‖_F`` behind them."""
-    # Scaled by a power of 2, which rounds nothing, so that no square underflows.
     largest = block.abs().amax((-2, -1), keepdim=True)
-    _, exponent = torch.frexp(largest)
-    squares = (block * torch.exp2(-exponent.to(block))).square()
+    squares = (block / largest).square()  # of which none underflows
     whole = squares.sum((-2, -1))
     squares.diagonal(dim1=-2, dim2=-1).zero_()
     off_diagonal = squares.sum((-2, -1))

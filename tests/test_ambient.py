@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import warnings
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -375,29 +374,6 @@ print(kernels.ENABLED, torch.allclose(cell(inputs), cell.unrolled(inputs), rtol=
 @pytest.mark.parametrize(("asked", "compiled"), [({}, "False"), ({"LWCORE_COMPILED": "1"}, "True")])
 def test_cells_work_where_numba_may_not_compile(asked, compiled):
     assert python(CELL, NUMBA_DISABLE_JIT="1", **asked) == [compiled, "True"]
-
-
-def test_a_kernel_that_cannot_be_stored_runs_all_the_same():
-    """A full disk is met after the compilation, and before the first run."""
-    runs = []
-
-    def kernel(value):
-        runs.append(value)
-        if len(runs) == 1:
-            raise OSError(28, "No space left on device")
-
-    cells.kernels._run(kernel, 3)
-    assert runs == [3, 3]
-
-
-def test_a_diagnosis_needs_no_metadata_of_packages(monkeypatch):
-    def missing(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    found = diagnose(Net(), data(), [1, 2], progress=False)
-    assert f"lwcore {lwcore.__version__}" in found.data.attrs["versions"]
-    assert f"torch {torch.__version__}" in found.data.attrs["versions"]
 
 
 def test_what_may_fail_is_asked_for_before_the_work(monkeypatch):

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 import lwcore
 from lwcore import signatures
-from lwcore.gradient import Aim
 from lwcore.signatures import ArgumentError, Count, checked, unchecked
 
 TENSOR = torch.ones(1)
@@ -168,7 +167,6 @@ def test_kinds_of_numbers(value):
         (list[Count] | None, [1, 0, 1], "x[1] = 0: must be a whole number, 1 or above."),
         (tuple[Count, str], (1,), "x = (1,): must be a tuple of a whole number, 1 or above and str."),
         (dict[str, list[Count]], {"a": [1], "b": [1, True]}, "x['b'][1] = True: must be a whole"),
-        (Aim, Aim(TENSOR, TENSOR, None), "x.signs = None: must be Tensor."),
         (signatures.Lags, [1, True], "x = [1, True]: must be whole numbers from 1 on that increase: "
          "not truth values."),
         (Float[torch.Tensor, " B"] | None, torch.ones(2, 3), "must be a Tensor of type Float and"),

@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from book.chapters import clock, clock_rules
-from lwcore.printing import Numbers, consequence, printed
+from book.claims.claim import consequence
+from lwcore.printing import Numbers, printed
 from lwcore.stats import Interval
 
 ARM_TITLES = {"learned": "learned", "fixed": "held", "wide": "held, wide"}

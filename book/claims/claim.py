@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from lwcore.printing import Bracket, Numbers, Unit, consequence, printed
+from lwcore.printing import Bracket, Numbers, Unit, printed
 from lwcore.stats import binomial, most_covered
 
 ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %, gives no verdict
@@ -21,6 +21,12 @@ ALONE = ("value", "low", "high")  # one of the three numbers
 FORMS = ["prose", "table", *ALONE, *CHANGES]
 for _change in CHANGES:
     FORMS += [f"{_change}, {_number}" for _number in ALONE]
+
+
+def consequence(exponent: Numbers, change: float) -> Numbers:
+    """Compute what a power law does: the factor that follows when its base changes by a factor."""
+    value, *ends = [change**power for power in exponent]
+    return Numbers(value, *sorted(ends))
 
 
 class Kind(StrEnum):

@@ -460,7 +460,7 @@ class _Scan(torch.autograd.Function):
         normalised = torch.empty_like(history[1:]) if len(norm) else nothing
         inverse = blocks.new_empty(normalised.shape[:2])
         kept = history, cells, blocks, products, normalised, inverse
-        _run(steps_forward, layout, *_arrays(weight, bias_hh, norm, *kept))
+        steps_forward(layout, *_arrays(weight, bias_hh, norm, *kept))
         ctx.layout = layout
         ctx.save_for_backward(weight, norm, *kept)
         outputs = history[1:].transpose(0, 1)
@@ -477,7 +477,7 @@ class _Scan(torch.autograd.Function):
         pre = torch.empty_like(blocks)
         raw = torch.empty_like(normalised)
         arrays = _arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors)
-        _run(steps_backward, layout, *arrays)
+        steps_backward(layout, *arrays)
 
         # The weights' gradients are sums over steps and sequences of adjoint times what was seen.
         adjoints = pre.flatten(0, 1)
@@ -505,67 +505,19 @@ class _Scan(torch.autograd.Function):
         return None, pre, torch.cat(of_rows), of_bias_hh, of_norm
 
 
-def _run(kernel: Callable[..., None], *args: Any) -> None:
-    """Call a kernel, which is compiled now, if it was not, and then kept on disk."""
-    try:
-        kernel(*args)
-    except OSError:  # a full disk: what is compiled is there all the same, and has not run yet
-        kernel(*args)
-
-
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
     """Return tensors as arrays that share their memory."""
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
 
 def linear_scan(keep: Tensor, added: Tensor) -> Tensor:
-    """Return the recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), in 2√T steps.
+    """Return the recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), on any device.
 
-    Takes a as `keep` and u as `added`, on any device.
+    Takes a as `keep` and u as `added`.
     """
-    scanned: Tensor = _LinearScan.apply(keep, added)
-    return scanned
-
-
-class _LinearScan(torch.autograd.Function):
-    """The linear scan; its way back is the same in reversed time."""
-
-    @staticmethod
-    def forward(ctx: Any, keep: Tensor, added: Tensor) -> Tensor:
-        states = _scan_in_pieces(keep, added)
-        ctx.save_for_backward(keep, states)
-        return states
-
-    @staticmethod
-    @once_differentiable
-    @own_precision
-    def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
-        keep, states = ctx.saved_tensors
-        # λ_t = δ_t + a_{t+1} λ_{t+1}; the gradients are λ_t h_{t−1} in a_t, and λ_t in u_t.
-        next_keep = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
-        adjoint = _scan_in_pieces(next_keep, of_states[0].flip(1)).flip(1)
-        previous = functional.pad(states[:, :-1], (0, 0, 1, 0))
-        return adjoint * previous, adjoint
-
-
-def _scan_in_pieces(keep: Tensor, added: Tensor) -> Tensor:
-    """Scan all √T pieces of time at once, each from zero, then join them one after the other.
-
-    A piece that begins at h instead of zero has h times the product of its gates on top, which
-    cannot overflow.
-    """
-    length = keep.shape[1]
-    size = math.isqrt(length - 1) + 1  # √T, rounded up
-    missing = (0, 0, 0, -length % size)  # zeros behind the last step
-    decay = functional.pad(keep, missing).unflatten(1, (-1, size)).clone()  # (B, pieces, √T, H)
-    local = functional.pad(added, missing).unflatten(1, (-1, size)).clone()
-    n_pieces = local.shape[1]
-    # Within all pieces at once: h of each step as if the piece began at zero, and ∏ a up to it.
-    for j in range(1, size):
-        local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
-        decay[:, :, j].mul_(decay[:, :, j - 1])
-    # From piece to piece: the h that the last one ended with, times ∏ a.
-    for piece in range(1, n_pieces):
-        last = local[:, piece - 1, -1:]
-        local[:, piece].addcmul_(decay[:, piece], last)
-    return local.flatten(1, 2)[:, :length]
+    state = torch.zeros_like(added[:, 0])
+    states = []
+    for a, u in zip(keep.unbind(1), added.unbind(1), strict=True):
+        state = torch.addcmul(u, a, state)
+        states.append(state)
+    return torch.stack(states, dim=1)
