@@ -51,19 +51,6 @@ def of_three_seeds(values):
     return xr.DataArray(values, dims=("model", "seed"), coords={"seed": [1, 2, 3]})
 
 
-def test_three_seeds_get_students_interval_in_each_condition():
-    near = [0.9, 1.0, 1.1]
-    far = [-2.0, -4.0, -6.0]
-    reading = by_network.by_seed(of_three_seeds([near, far]), signed=True)
-    lowest = scipy_stats.ttest_1samp(far, 0).confidence_interval().low
-    highest = scipy_stats.ttest_1samp(near, 0).confidence_interval().high
-    assert reading.low == pytest.approx(lowest)
-    assert reading.high == pytest.approx(highest)
-    assert reading.value == pytest.approx(-0.55)
-    assert reading.n == 3
-    assert reading.covers == 0.95
-
-
 def test_what_has_no_sign_gets_it_on_the_logarithmic_scale():
     reading = by_network.by_seed(of_three_seeds([[1e-25, 1e-24, 1e-23]]))
     ends = scipy_stats.ttest_1samp([-25, -24, -23], 0).confidence_interval()
@@ -86,6 +73,7 @@ def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their
     six = xr.DataArray([[-0.3, -0.31, -0.36, -0.37, -0.33, -0.34]], dims=("run", "seed"))
     three = of_three_seeds([[-0.32, -0.33, -0.30]])
     reading = by_network.by_seed(six, three, signed=True)
+    assert reading.value == pytest.approx(-0.33)
     of_six = scipy_stats.ttest_1samp(np.ravel(six), 0).confidence_interval()
     of_three = scipy_stats.ttest_1samp(np.ravel(three), 0).confidence_interval()
     assert reading.low == pytest.approx(min(of_six.low, of_three.low))

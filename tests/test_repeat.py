@@ -48,69 +48,54 @@ def test_the_envelope_is_the_exact_one():
     )
 
 
-def trainings(log_steps, spread=0.2, rng=None, **columns):
+def trainings(log_steps, spread, rng, **columns):
     """Make a training a seed, of log T about a number."""
-    rng = rng or np.random.default_rng(0)
     steps = np.exp(log_steps + spread * rng.standard_normal(len(SEEDS)))
     return pd.DataFrame(columns | {"seed": list(SEEDS), "steps": steps, "end": "half"})
 
 
-def speeds(shut, opened, spread=0.15):
+def speeds(shut, opened):
     """Make one row of H1: L nearly shut, and L open."""
-    tables, rng = [], np.random.default_rng(0)
+    tables = []
+    rng = np.random.default_rng(0)
     for gate, gain in ((0.5, shut), (0.1, opened)):
         for supply, log_steps in (("again", 6.0), ("fresh", 6.0 + gain)):
             named = {"cell": "GRU", "optimizer": "adamw", "gate": gate, "supply": supply}
-            tables.append(trainings(log_steps, spread, rng, **named))
+            tables.append(trainings(log_steps, 0.15, rng, **named))
     return repeat_rules.speed_row(pd.concat(tables))
 
 
-@pytest.mark.parametrize(
-    ("shut", "opened", "spread", "verdict"),
-    [(1.5, 0.0, 0.15, "supported"), (0.0, 0.0, 0.15, "refuted"), (0.7, 0.0, 0.6, "undecided")],
-)
-def test_speed(shut, opened, spread, verdict):
-    assert speeds(shut, opened, spread).verdict() == verdict
+@pytest.mark.parametrize(("shut", "verdict"), [(1.5, "supported"), (0.0, "refuted")])
+def test_speed(shut, verdict):
+    row = speeds(shut, opened=0.0)
+    assert row.verdict() == verdict
+    rows = [replace(row, cell=cell) for cell in ("MinGRU", "DiagGate", "GRU", "LSTM", "nn.LSTM")]
+    assert repeat_rules.speed_verdict(rows) == verdict
 
 
-GOOD, BAD, OPEN = speeds(1.5, 0.0), speeds(0.0, 0.0), speeds(0.7, 0.0, 0.6)
-
-
-@pytest.mark.parametrize(
-    ("rows", "verdict"),
-    [([GOOD] * 5, "supported"), ([OPEN] + [GOOD] * 4, "supported"),
-     ([GOOD] * 4 + [OPEN], "undecided"), ([BAD] * 2 + [GOOD] * 3, "refuted")],
-)  # fmt: skip
-def test_speed_over_rows(rows, verdict):
-    cells = ["MinGRU", "DiagGate", "GRU", "LSTM", "nn.LSTM"][: len(rows)]
-    named = [replace(row, cell=cell) for row, cell in zip(rows, cells, strict=True)]
-    assert repeat_rules.speed_verdict(named) == verdict
-
-
-@pytest.mark.parametrize(
-    ("best_fresh", "verdict"), [(6.0, "refuted"), (7.0, "supported"), (6.4, "undecided")]
-)
+@pytest.mark.parametrize(("best_fresh", "verdict"), [(6.0, "refuted"), (7.0, "supported")])
 def test_each_supply_is_compared_at_its_own_best_rate(best_fresh, verdict):
-    numbers = {("again", 0.1): 6.5, ("again", 0.2): 6.0, ("fresh", 0.1): best_fresh,
-               ("fresh", 0.2): 9.0}  # fmt: skip
-    table = pd.concat([
-        trainings(log_steps, 0.1, np.random.default_rng(k), supply=supply, rate=rate)
-        for k, ((supply, rate), log_steps) in enumerate(numbers.items())
-    ])  # fmt: skip
-    gain = repeat_rules.gained_at_best_rates(table)
+    again = {0.1: 6.5, 0.2: 6.0}
+    fresh = {0.1: best_fresh, 0.2: 9.0}
+    tables = []
+    rng = np.random.default_rng(0)
+    for supply, by_rate in (("again", again), ("fresh", fresh)):
+        for rate, log_steps in by_rate.items():
+            tables.append(trainings(log_steps, 0.1, rng, supply=supply, rate=rate))
+    gain = repeat_rules.gained_at_best_rates(pd.concat(tables))
     assert gain.value == pytest.approx(best_fresh - 6.0, abs=0.15)
     assert repeat_rules.rates_verdict(gain) == verdict
 
 
-def stairs(law, at_half=lambda start: 0.7, share_then=0.1, spread=0.2, rng=None):
+def stairs(law, at_half=lambda start: 0.7):
     """Make trainings from several gates whose T follows a law of ln(1/f₀)."""
-    rng = rng or np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     tables = []
     for gate in repeat.STAIRS:
         start = 32 * (1 - gate) ** 20
-        table = trainings(np.log(law(-np.log(start))), spread, rng, gate=gate, envelope=start)
+        table = trainings(np.log(law(-np.log(start))), 0.2, rng, gate=gate, envelope=start)
         noise = np.exp(0.2 * rng.standard_normal(len(table)))
-        tables.append(table.assign(envelope_at_end=at_half(start) * noise, share_then=share_then))
+        tables.append(table.assign(envelope_at_end=at_half(start) * noise, share_then=0.1))
     return repeat_rules.clock(pd.concat(tables))
 
 
@@ -123,42 +108,32 @@ def line(depth):
     ("changes", "verdict"),
     [({"law": line}, "supported"),
      ({"law": lambda depth: 380 * np.exp(0.087 * depth)}, "refuted"),
-     ({"law": line, "at_half": lambda start: start**0.5}, "refuted"),
-     ({"law": line, "at_half": lambda start: 30}, "refuted"),
-     ({"law": line, "share_then": 0.4}, "refuted"),
-     ({"law": line, "at_half": lambda start: 5}, "undecided")],
+     ({"law": line, "at_half": lambda start: start**0.5}, "refuted")],
 )  # fmt: skip
 def test_clock(changes, verdict):
     assert stairs(**changes).verdict() == verdict
 
 
-def starts(gains, spread=0.2, rng=None):
-    """Make trainings on fresh data from several starts: log T is 8.5 less what each gains."""
-    rng = rng or np.random.default_rng(2)
-    named = {"drawn": 0.0} | gains
-    tables = [trainings(8.5 - gain, spread, rng, start=start, optimizer="adamw")
-              for start, gain in named.items()]  # fmt: skip
-    return repeat_rules.gate_row(pd.concat(tables))
-
-
 @pytest.mark.parametrize(
-    ("gates", "candidates", "back", "verdict"),
-    [(1.6, 0.1, 0.2, "supported"), (0.1, 1.6, 0.2, "refuted"), (1.6, 0.1, 1.6, "refuted"),
-     (0.8, 0.1, 0.2, "undecided")],
-)  # fmt: skip
-def test_gates(gates, candidates, back, verdict):
-    gains = {"whole": 1.6, "gates": gates, "candidates": candidates, "put back": back}
-    row = starts(gains)
-    assert row.verdict() == verdict
-    supported = starts({"whole": 1.6, "gates": 1.6, "candidates": 0.1, "put back": 0.2})
-    assert repeat_rules.gates_verdict([row, supported]) == verdict
-
-
-def sets(data, steps, rng=None):
-    """Make trainings on sets, with columns of noise and without: by what they multiply."""
-    rng = rng or np.random.default_rng(0)
+    ("gates", "candidates", "verdict"), [(1.6, 0.1, "supported"), (0.1, 1.6, "refuted")]
+)
+def test_gates(gates, candidates, verdict):
+    """On fresh data from several starts, log T is 8.5 less what each gains."""
+    gains = {"drawn": 0.0, "whole": 1.6, "gates": gates, "candidates": candidates, "put back": 0.2}
+    rng = np.random.default_rng(2)
     tables = []
-    for columns, boundary, log_steps in ((0, 16, 6.0), (15, 16 * data, 6.0 + np.log(steps))):
+    for start, gain in gains.items():
+        tables.append(trainings(8.5 - gain, 0.2, rng, start=start, optimizer="adamw"))
+    row = repeat_rules.gate_row(pd.concat(tables))
+    assert row.verdict() == verdict
+    assert repeat_rules.gates_verdict([row, row]) == verdict
+
+
+def sets(data):
+    """Make trainings on sets, with columns of noise and without: by what they multiply the data."""
+    rng = np.random.default_rng(0)
+    tables = []
+    for columns, boundary, log_steps in ((0, 16, 6.0), (15, 16 * data, 6.0)):
         for count in repeat.COUNTS:
             table = trainings(log_steps, 0.1, rng, count=count, columns=columns, optimizer="sgd")
             tables.append(table.assign(end="half" if count >= boundary else "cap"))
@@ -167,12 +142,9 @@ def sets(data, steps, rng=None):
     return repeat_rules.column_row(pd.concat(tables))
 
 
-@pytest.mark.parametrize(
-    ("data", "steps", "verdict"),
-    [(16, 1, "supported"), (1, 1, "refuted"), (16, 3, "refuted"), (16, 1.5, "undecided")],
-)
-def test_columns(data, steps, verdict):
-    row = sets(data, steps)
+@pytest.mark.parametrize(("data", "verdict"), [(16, "supported"), (1, "refuted")])
+def test_columns(data, verdict):
+    row = sets(data)
     assert row.verdict() == verdict
     assert row.data.value == pytest.approx(np.log(data))
 
@@ -186,7 +158,7 @@ def test_recorded_files_are_those_that_were_digested():
     assert found == digests
 
 
-@pytest.mark.parametrize("part", ["clock", "clock-again", "columns", "gates", "rivals"])
+@pytest.mark.parametrize("part", ["clock-again", "columns", "gates", "rivals"])
 def test_a_recorded_training_comes_out_again(part):
     """Batches drawn from a set, used again, or renewed; and a start from where another ended."""
     rows = pd.read_csv(RESULTS / f"{part}-31.csv").query("cell == 'MinGRU'")
