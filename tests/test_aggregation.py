@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from book.chapters.aggregation import (
-    METHODS,
-    detectable_shifts,
-    estimates,
-    measured_exponents,
-)
+from book.chapters.aggregation import METHODS, detectable_shifts, estimates, measured_exponents
 from lwcore.stable import SymmetricStable
 
 LAW = SymmetricStable(1.5, 2.0)

@@ -164,14 +164,18 @@ def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
     return law.logpdf(z) - law.logpdf(z + 2 * shift)
 
 
-@pytest.mark.parametrize(("alpha", "shift"), [(1.2, 1.5), (1.8, 0.2)])
-def test_two_sequences_by_enumeration(alpha, shift):
-    of_one = log_ratios(alpha, shift, 1500)
+def test_two_and_three_sequences_by_enumeration():
+    """Of three, where the characteristic function turns sign."""
+    of_one = log_ratios(1.8, 0.2, 1500)
     of_two = of_one[:, None] + of_one
     information = LOG_2 - np.logaddexp(0, -of_two).mean()
-    assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(information, rel=2e-3)
-    error = detection_error(2, shift, 1.0, alpha, "likelihood")
+    assert mutual_information(0.2, 1.8, 1.0, 2) == pytest.approx(information, rel=2e-3)
+    error = detection_error(2, 0.2, 1.0, 1.8, "likelihood")
     assert error == pytest.approx((of_two < 0).mean(), rel=2e-3)
+    of_one = log_ratios(1.2, 3.0, 160)
+    of_three = of_one[:, None, None] + of_one[:, None] + of_one
+    information = LOG_2 - np.logaddexp(0, -of_three).mean()
+    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 20])
@@ -182,9 +186,10 @@ def test_error_next_to_the_gaussian_is_the_gaussians(n):
     np.testing.assert_allclose(error, stats.norm.sf(shift * math.sqrt(n / 2)), rtol=1e-8)
 
 
-@pytest.mark.parametrize(("alpha", "shift"), [(1.5, 1.5), (1.9999, 1e3)])
-def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
+def test_error_of_three_sequences_by_a_sum_without_cancellation():
     """Where a Gaussian's bell has a thin tail, the swings of Fourier's integral cancel to 1e-5."""
+    alpha = 1.9999
+    shift = 1e3
     law = SymmetricStable(alpha)
     furthest = np.arcsinh(shift) + 40 / alpha
     u, step = np.linspace(-np.arcsinh(shift), furthest, 500, retstep=True)
@@ -248,13 +253,6 @@ def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha
         np.testing.assert_allclose(by_test, wrong, rtol=1e-12)
 
 
-def test_information_of_an_odd_number_of_sequences_where_its_characteristic_function_turns_sign():
-    of_one = log_ratios(1.2, 3.0, 160)
-    of_three = of_one[:, None, None] + of_one[:, None] + of_one
-    information = LOG_2 - np.logaddexp(0, -of_three).mean()
-    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
-
-
 @pytest.mark.parametrize("alpha", [1.3, 2.0])
 @pytest.mark.parametrize("detector", EXACT_DETECTORS)
 def test_least_number_is_the_least(alpha, detector):
@@ -268,9 +266,6 @@ def test_least_number_is_the_least(alpha, detector):
     assert (detection_error(fewer, shift[several], 1.0, alpha, detector) > error).all()
     assert (necessary_sequences(shift, 1.0, alpha, error) <= n).all()
     assert least_sequences(0.0, 1.0, alpha, error, detector) == math.inf
-    # where one is enough, although the search begins above
-    alone = 1.001 * SymmetricStable(alpha).ppf(0.6)
-    assert least_sequences(alone, 1.0, alpha, 0.4, detector) == 1
     assert least_sequences(1e150, 1.0, alpha, detector=detector) == 1
     if detector == "mean":  # a number that rounding may leave a little above or below a whole one
         counts = np.arange(1, 60)
@@ -341,7 +336,16 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
 
 def test_median_test_of_very_many_values_errs_as_the_central_limit_says():
     density = SymmetricStable(1.5).pdf(0.0)
-    for count in (1e11, 1e13, 1e16, 1e30, 1e150):
+    for count in (1e11, 1e16, 1e150):
         shift = 1 / (2 * density * math.sqrt(count))
         found = detection_error(2 * math.floor(count / 2), shift, 1.0, 1.5, "median")
         assert found == pytest.approx(stats.norm.sf(1), rel=1e-9)
+
+
+@pytest.mark.parametrize(("detector", "count"), [("mean", 1), ("likelihood", 17), ("paper_v2", 1)])
+def test_minus_zero_is_zero(detector, count):
+    """At any length of an array: NumPy takes the larger of 0 and −0 in several ways."""
+    zeros = np.full(count, -0.0)
+    assert np.all(sample_complexity(zeros, 1, 1, 1.5, detector=detector) == np.inf)
+    assert np.all(sample_complexity(1, zeros, 1, 1.5, detector=detector) == np.inf)
+    assert np.all(detection_threshold(10, zeros, 1, 1.5, detector=detector) == np.inf)

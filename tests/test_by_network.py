@@ -6,7 +6,9 @@ import xarray as xr
 from scipy import stats as scipy_stats
 
 from book.chapters import by_network
-from lwcore.experiment.config import Config
+from book.chapters.more_seeds import load_together
+from lwcore.experiment.config import Config, config_of
+from lwcore.results import save
 
 
 def test_decay_laws_are_those_that_were_planted(small_run):
@@ -81,3 +83,16 @@ def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their
     assert reading.n == 3
     assert reading.covers == 0.95
     assert reading.cases is None
+
+
+def test_parts_of_a_run_give_back_the_whole(small_run, tmp_path):
+    paths = []
+    for seed in small_run.seed.values:
+        config = Config.stored(small_run.attrs).replace(seeds=[int(seed)], name="part")
+        named = {"name": config.name, "configuration": config.model_dump_json()}
+        part = small_run.sel(seed=[seed]).assign_attrs(named | {"fingerprint": config.fingerprint})
+        paths.append(tmp_path / f"{seed}.nc")
+        save(part.drop_vars("loss") if len(paths) > 1 else part, paths[-1])
+    together = load_together(*paths)
+    xr.testing.assert_equal(together, small_run.drop_vars("loss"))
+    assert config_of(together).replace(name="smoke") == config_of(small_run).replace(name="smoke")

@@ -55,24 +55,15 @@ def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
     assert (code, "holds another configuration" in output) == (2, True), output
 
 
+# steps enough to be met at one in the middle
+LONG = f"{MINE}measured = false\n[training]\nsteps = 200\ncheckpoint_every = 10\n{NOISES}"
+
+
 @pytest.mark.slow
-def test_a_sweep_on_processes_is_the_one_that_is_made_here(mine, tmp_path, monkeypatch):
-    """One process is enough: it takes seconds to start."""
+def test_a_sweep_that_was_killed_goes_on_to_the_same_bits_on_processes(mine, tmp_path, monkeypatch):
+    """A real process, in the middle of a training; then one that is a worker: it takes seconds to
+    start."""
     monkeypatch.setattr(running, "ProcessPoolExecutor", lambda _, *rest: Pool(1, *rest))
-    mine.write_text(f"{MINE}measured = false\ntraining.steps = 5\n{NOISES}")
-    code, output = lw("run", mine, "--directory", tmp_path / "there", "--executor", "processes")
-    assert (code, "mine.nc: the result" in output) == (0, True), output
-    assert lw("run", mine, "--directory", tmp_path)[0] == 0
-    assert (tmp_path / "there" / "mine.nc").read_bytes() == (tmp_path / "mine.nc").read_bytes()
-
-
-# enough to be met at a step in the middle
-LONG = f"{MINE}measured = false\n[training]\nsteps = 200\ncheckpoint_every = 10\n"
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_to_the_same_bits(mine, tmp_path):
-    """A real process, in the middle of a training; then the same command."""
     mine.write_text(LONG)
     there = tmp_path / "there"
     start = "from lwcore.cli import app; app()"
@@ -82,12 +73,13 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(mine, tmp_path):
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -signal.SIGKILL
-    (partial,) = there.iterdir()
-    assert 0 < running.load_checkpoint(partial / "0-ConstGate-1.checkpoint")[0].step < 200
-    for folder in (there, tmp_path / "alone"):
-        assert lw("run", mine, "--directory", folder)[0] == 0
-        assert [path.name for path in folder.iterdir()] == ["mine.nc"]
-    assert (there / "mine.nc").read_bytes() == (tmp_path / "alone" / "mine.nc").read_bytes()
+    (checkpoint,) = there.rglob("*.checkpoint")
+    assert 0 < running.load_checkpoint(checkpoint)[0].step < 200
+    code, output = lw("run", mine, "--directory", there, "--executor", "processes")
+    assert (code, "mine.nc: the result" in output) == (0, True), output
+    assert [path.name for path in there.iterdir()] == ["mine.nc"]
+    assert lw("run", mine, "--directory", tmp_path)[0] == 0
+    assert (there / "mine.nc").read_bytes() == (tmp_path / "mine.nc").read_bytes()
 
 
 def test_an_interrupted_figure_leaves_the_file_of_before(mine, tmp_path, monkeypatch):

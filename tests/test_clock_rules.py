@@ -98,17 +98,3 @@ def row(**changed):
 )
 def test_a_row_is_judged_by_the_registered_rule(changed, verdict):
     assert row(**changed).verdict() == verdict
-
-
-def test_mobility_compares_arms_over_the_same_seeds():
-    varied = {"cell": "ConstGate", "mixing": 1.0}
-    arms = {"learned": (0.0, 40.0), "fixed": (-0.4, 640.0), "wide": (-0.4, 640.0)}
-    table = [made_up(arm, data, at_mean=mean, **varied) for arm, (data, mean) in arms.items()]
-    start = starts(mixing=1.0)
-    found = clock_rules.mobility(pd.concat(table), start[start["cell"] == "ConstGate"])
-    assert found.difference.value == pytest.approx(-0.4, abs=0.05)
-    assert found.difference.high < -0.3
-    assert found.ratio > 16
-    assert found.closed_by_width.value == pytest.approx(0, abs=0.05)
-    assert found.verdict() == "supported"
-    assert found.rival() == "mobility"

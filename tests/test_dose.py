@@ -8,12 +8,10 @@ from book.chapters import dose
 
 
 def test_half_of_the_adding_problem_is_half_of_what_is_far_away():
-    task, rng = dose.Adding(20), np.random.default_rng(0)
-    inputs, targets = task.sample(4000, rng)
-    far, near = inputs[:, :5].prod(-1).sum(1), inputs[:, 5:].prod(-1).sum(1)
-    assert inputs[:, :4, 1].sum(1).eq(1).all()
-    assert inputs[:, 17:, 1].sum(1).eq(1).all()
-    assert inputs[:, [0, 3, 17, 20], 1].any(0).all()
+    task = dose.Adding(20)
+    inputs, targets = task.sample(4000, np.random.default_rng(0))
+    far = inputs[:, :5].prod(-1).sum(1)
+    near = inputs[:, 5:].prod(-1).sum(1)
     guesses = (far + near, near, near + far * (1 - 0.5**0.5), far)
     shares = [task.share(guess[:, None, None], targets) for guess in guesses]
     assert shares[0] == pytest.approx(1)

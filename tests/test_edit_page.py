@@ -28,11 +28,3 @@ def test_the_chapter_with_a_claim_an_equation_and_a_figure_runs(tmp_path, monkey
     assert "mean-of-draws: holds" in capsys.readouterr().out
     chapter = "".join(re.findall(r"\n````\n(.*?)\n````\n", TEXT, re.DOTALL))
     assert typed_decimals.typed(typed_decimals.prose(chapter)) == []
-
-
-def test_the_settings_and_commands_it_names_are_there():
-    makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"make ([a-z]+)", TEXT):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    for path in re.findall(r"`((?:book|lwcore|tests|notebooks)/[\w./]+)`", TEXT):
-        assert (ROOT / path).exists() or "16_mine" in path, path

@@ -69,7 +69,7 @@ def test_integral_is_over_the_space_that_inputs_span_and_no_larger_one():
     for pair in ([0, 1], [1, 2], [0, 2]):
         apart = limiting_kernel(x[pair], alpha=0.8).value
         np.testing.assert_allclose(together.value[np.ix_(pair, pair)], apart, atol=1e-9)
-    with pytest.raises(ValueError, match="dimensions that inputs span = 4: must be 3 at most"):
+    with pytest.raises(ValueError, match="inputs span = 4: must be 3 at most"):
         limiting_kernel(0.5 * sequences(2, 3, 4, seed=9), alpha=0.8)
 
 

@@ -7,12 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from book.chapters.elman_measured import (
-    approximation_errors,
-    needed,
-    parts,
-    study,
-)
+from book.chapters.elman_measured import approximation_errors, needed, parts, study
 from lwcore.elman.bounds import Problem, theorem_1
 
 PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)

@@ -5,16 +5,8 @@ import inspect
 import re
 import sys
 
-import pytest
 from api_pages import modules, public
-from equation_index import (
-    COMPANION,
-    TAG,
-    equations,
-    implementations,
-    inventory,
-    named,
-)
+from equation_index import COMPANION, TAG, equations, implementations, inventory, named
 
 from tests.built_book import ROOT
 
@@ -45,16 +37,3 @@ def test_chapters_show_the_equations_that_the_inventory_says():
 def test_docstrings_name_equations_that_exist():
     for module, source in SOURCES.items():
         assert set(named(source)) <= set(EQUATIONS), module
-
-
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        ("Implements Eq. (13).", ["13"]),
-        ("Eqs. (9)–(11), (13) and (15)", ["9", "10", "11", "13", "15"]),
-        ("C&E's\n    Eqs. (2) and (3); Eq. (4)", ["ce-2", "ce-3", "4"]),
-        ("a list (13), E. (13), Eq. 13, C&E (13)", []),
-    ],
-)
-def test_named_equations_are_read(text, keys):
-    assert named(text) == keys

@@ -54,7 +54,6 @@ def edit(path, old, new):
         ("notebooks/one.md", "Some prose", "Other prose", True),
         ("notebooks/one.md", "print(", "print(2, ", False),
         ("lwcore/below.py", "1", "2", False),
-        ("lwcore/__init__.py", "", "x = 1", False),
         ("lwcore/aside.py", "", "x = 1", True),
         ("book/results/run.txt", "7", "9", False),
         ("book/results/other.txt", "8", "9", True),

@@ -145,16 +145,6 @@ def test_workers_with_other_code_are_refused_and_one_that_sees_no_folder_keeps_n
     assert names(tmp_path) == []
 
 
-def test_damaged_checkpoint_is_named_and_not_used(undisturbed, tmp_path):
-    path = tmp_path / "smoke.checkpoint"
-    stopped_at(15, run_member, PLAIN, "ConstGate", 1, path)
-    torch.save({"step": torch.zeros(3)}, path)
-    words = r"(?s)smoke\.checkpoint cannot be read \(.*\)\. What it held is computed anew"
-    with pytest.warns(UserWarning, match=words):
-        alone = run_member(PLAIN, "ConstGate", 1, path)
-    np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
-
-
 def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(
     undisturbed, tmp_path
 ):
@@ -172,8 +162,8 @@ def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(
     assert path.read_bytes() == b"damaged"
 
 
-def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
-    """Those of a training that is cut short twice and goes on, against trainings that end there."""
+def test_snapshots_are_the_network_on_the_way(tmp_path):
+    """Those of a training that is cut short and goes on, against trainings that end there."""
 
     def trained(config, checkpoint=None):
         network = running._start(config, "DiagGate", 1)
@@ -181,18 +171,10 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
 
     watched = SMOKE.replace(training={"snapshots": [0, 20, 30], "checkpoint_every": 10})
     whole, snapshots = trained(watched)[0]
-    for cut in (12, 27):
-        stopped_at(cut, trained, watched, tmp_path / "a.checkpoint")
-    begun = []
-
-    def train(*arguments, **options):
-        begun.append(options["resume_from"].step)
-        return TRAIN(*arguments, **options)
-
-    monkeypatch.setattr(running, "train", train)
-    resumed, again = trained(watched, tmp_path / "a.checkpoint")[0]
-    monkeypatch.undo()
-    assert begun == [20]
+    path = tmp_path / "a.checkpoint"
+    stopped_at(27, trained, watched, path)
+    assert running.load_checkpoint(path)[0].step == 20
+    resumed, again = trained(watched, path)[0]
     assert resumed.losses == whole.losses
     assert list(snapshots) == list(again) == [0, 20, 30]
     for step, state in snapshots.items():
@@ -215,14 +197,6 @@ def test_course_and_numbers_are_stored_when_asked_for(measured):
     assert result.retention.sel(snapshot=0).values == pytest.approx(0.7, abs=0.02)
     assert (result.course_learned.sel(snapshot=30) > result.course_learned.sel(snapshot=0)).all()
     assert (result.base_rate > 1).all()
-
-
-@pytest.fixture(scope="module")
-def of_another_configuration(tmp_path_factory):
-    """The bytes of another configuration's result of the same name."""
-    folder = tmp_path_factory.mktemp("other")
-    made(folder, PLAIN.replace(seeds=[3], models=["ConstGate"]))
-    return (folder / "smoke.nc").read_bytes()
 
 
 @pytest.mark.parametrize("changed", ["code", "arithmetic"])
@@ -251,50 +225,44 @@ def test_unfinished_work_of_other_code_is_named_and_neither_used_nor_removed(
     assert left.is_dir()
 
 
-def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
-    """Interrupted on its way, and gone on with: the points that were done are not done again."""
-    delays = []
-    for lag, width in ((2, 3), (5, 7)):
-        task = {"lags": [lag], "coefficients": [1]}
-        delays.append({"label": lag, "changes": {"task": task, "network": {"hidden_size": width}}})
+def test_a_sweep_is_the_runs_at_its_points(tmp_path):
+    """In the order of its axes; what a point with other lags and widths has not measured is NaN."""
+    near = {
+        "diagnostics": {"lags": [1, 2]},
+        "task": {"lags": [1, 3]},
+        "network": {"hidden_size": 3},
+    }
+    reach = [{"label": "all", "changes": {}}, {"label": "near", "changes": near}]
     counts = [{"label": n, "changes": {"training": {"sequences": n}}} for n in (64, 16)]
-    axes = {"delay_of_task": delays, "sequences": counts}
-    few = {"models": ["ConstGate"], "seeds": [1], "training": {"steps": 20}, "measured": False}
-    grid = SMOKE.replace(name="grid", **few, axes=axes)
-    begun = []
-
-    def train(*arguments, **options):
-        begun.append(options)
-        if len(begun) == 3:
-            raise KeyboardInterrupt
-        return TRAIN(*arguments, **options)
-
-    monkeypatch.setattr(running, "train", train)
-    with pytest.raises(KeyboardInterrupt):
-        made(tmp_path, grid)
-    result = made(tmp_path, grid)
-    assert len(begun) == 1 + 2 * 2
+    watched = {"training": {"steps": 4, "snapshots": [0, 4]}, "models": ["GRU"], "seeds": [1]}
+    grid = SMOKE.replace(name="grid", **watched, axes={"reach": reach, "sequences": counts})
+    whole = made(tmp_path, grid)
     assert names(tmp_path) == ["grid.nc"]
-    xr.testing.assert_identical(load(tmp_path / "grid.nc"), result)
-    assert result.sequences.values.tolist() == [64, 16], "in the order of the axis"
-    assert not {"step", "lag"} & set(result.dims)
-    assert Config.model_validate_json(result.attrs["configuration"]) == grid
-    for (lag, count), config in grid.points().items():
-        assert (config.task.lags, config.training.sequences) == ((lag,), count)
-        alone = run_member(config, "ConstGate", 1)
-        point = result.sel(delay_of_task=lag, sequences=count, seed=1, model="ConstGate")
-        np.testing.assert_array_equal(point.learned, alone.learned)
-        np.testing.assert_array_equal(point.base_rate.dropna("unit"), alone.base_rate)
+    xr.testing.assert_identical(load(tmp_path / "grid.nc"), whole)
+    assert whole.sequences.values.tolist() == [64, 16]
+    assert "step" not in whole.dims
+    assert Config.model_validate_json(whole.attrs["configuration"]) == grid
+    for (label, count), config in grid.points().items():
+        assert config.training.sequences == count
+        member = run_member(config, "GRU", 1).drop_dims("step")
+        part = whole.sel(reach=label, sequences=count, model="GRU", seed=1)
+        for name, variable in member.data_vars.items():
+            own = {dim: member[dim].values for dim in variable.dims}
+            np.testing.assert_array_equal(part[name].sel(own), variable)
+            assert np.isfinite(part[name]).sum() == np.isfinite(variable).sum()
 
 
 def test_another_configurations_result_is_overwritten_only_if_that_is_asked_for(
-    undisturbed, of_another_configuration, tmp_path, monkeypatch
+    undisturbed, tmp_path, monkeypatch
 ):
     """Whether it was there at the start or came meanwhile; then what was computed is kept."""
     path = tmp_path / "smoke.nc"
+    made(tmp_path, PLAIN.replace(seeds=[3], models=["ConstGate"]))
+    other = path.read_bytes()
+    path.unlink()
 
     def train(*arguments, **options):
-        path.write_bytes(of_another_configuration)
+        path.write_bytes(other)
         return TRAIN(*arguments, **options)
 
     monkeypatch.setattr(running, "train", train)
@@ -302,13 +270,13 @@ def test_another_configurations_result_is_overwritten_only_if_that_is_asked_for(
         made(tmp_path)
     with pytest.raises(FileExistsError, match=r"holds another configuration.*--no-resume"):
         made(tmp_path)
-    assert path.read_bytes() == of_another_configuration
+    assert path.read_bytes() == other
     path.unlink()
     monkeypatch.setattr(running, "run_member", None)  # would raise if called
     made(tmp_path)
     assert path.read_bytes() == undisturbed[1]
     monkeypatch.undo()
-    path.write_bytes(of_another_configuration)
+    path.write_bytes(other)
     made(tmp_path, resume=False)
     assert path.read_bytes() == undisturbed[1]
     assert names(tmp_path) == ["smoke.nc"]
@@ -346,19 +314,3 @@ def test_a_file_under_the_name_of_another_member_is_named_and_not_used(tmp_path)
     for model in PLAIN.models:
         expected = run_member(PLAIN, model, 2).loss
         np.testing.assert_array_equal(found.loss.sel(model=model, seed=2), expected)
-
-
-def test_points_with_other_lags_and_widths_stand_side_by_side():
-    """What a point has not measured is NaN."""
-    near = {"diagnostics": {"lags": [1, 2]}, "task": {"lags": [1, 3]}}
-    points = [{"label": "all", "changes": {}}, {"label": "near", "changes": near}]
-    watched = {"training": {"steps": 4, "snapshots": [0, 4]}, "models": ["GRU"], "seeds": [1]}
-    sweep = SMOKE.replace(**watched, axes={"p": points})
-    whole = made(None, sweep)
-    for (label,), config in sweep.points().items():
-        member = run_member(config, "GRU", 1).drop_dims("step")
-        part = whole.sel(p=label, model="GRU", seed=1)
-        for name, variable in member.data_vars.items():
-            own = {dim: member[dim].values for dim in variable.dims if dim in member.coords}
-            np.testing.assert_array_equal(part[name].sel(own), variable)
-            assert np.isfinite(part[name]).sum() == np.isfinite(variable).sum()

@@ -124,11 +124,10 @@ def test_statistic_is_its_definition_by_loops(kind):
     signs[0, 1] = 0  # of a neuron whose mean is exactly 0
     moved = trace.carried(immediate_sensitivity(trace, direction))
     aims = [Aim(delta, moved, signs), Aim(2 * delta, moved, -signs)]
-    for order in ("zeroth", "first", "exact"):
-        rates = effective_rates(trace, lags, order, ends)
-        ours = matched_statistic(rates, alignment(delta, moved, lags, ends), signs)
-        streamed = lag_statistics(trace, aims, lags, order, ends)
-        close(streamed, torch.stack([ours, -2 * ours]), atol=1e-14)
+    rates = effective_rates(trace, lags, "first", ends)
+    ours = matched_statistic(rates, alignment(delta, moved, lags, ends), signs)
+    streamed = lag_statistics(trace, aims, lags, "first", ends)
+    close(streamed, torch.stack([ours, -2 * ours]), atol=1e-14)
     for i, lag in enumerate(lags):
         total = 0.0
         for e, t in enumerate(ends):
@@ -163,19 +162,17 @@ def test_what_does_not_belong_to_the_trace_is_refused():
     _, trace, delta, _, direction = traced("LSTM")
     moved = immediate_sensitivity(trace, direction)
     numbers = torch.ones(2, 3, 1, 4)
-    for words, call in {
-        r"^direction = .* must be of the shapes": lambda: immediate_sensitivity(trace, {}),
-        r"^lags = .* whole numbers from 0 to 9": lambda: lag_gradients(trace, delta, [3, 10]),
-        r"^ends = \[3\]: must be from 4": lambda: total_transport(trace, delta, moved, [1, 4], [3]),
-        r"^rates = .* at least one": lambda: matched_statistic(
-            *2 * [numbers[:, :0]], numbers[0, 0]
-        ),
-        r"^signs = .*: must be -1, 0 or 1": lambda: matched_statistic(
-            numbers, numbers, torch.tensor([[1.0, -1.0, 0.0, torch.nan]])
-        ),
-    }.items():
-        with pytest.raises(ValueError, match=words):
-            call()
+    signs = torch.tensor([[1.0, -1.0, 0.0, torch.nan]])
+    with pytest.raises(ValueError, match=r"^direction = .* must be of the shapes"):
+        immediate_sensitivity(trace, {})
+    with pytest.raises(ValueError, match=r"^lags = .* whole numbers from 0 to 9"):
+        lag_gradients(trace, delta, [3, 10])
+    with pytest.raises(ValueError, match=r"^ends = \[3\]: must be from 4"):
+        total_transport(trace, delta, moved, [1, 4], [3])
+    with pytest.raises(ValueError, match=r"^rates = .* at least one"):
+        matched_statistic(numbers[:, :0], numbers[:, :0], torch.ones(1, 4))
+    with pytest.raises(ValueError, match=r"^signs = .*: must be -1, 0 or 1"):
+        matched_statistic(numbers, numbers, signs)
 
 
 def test_first_loss_is_where_the_first_sequence_has_one():

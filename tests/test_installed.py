@@ -31,6 +31,7 @@ name = "one"
 models = ["ConstGate"]
 seeds = [1]
 training.steps = 1
+measured = false
 """
 
 

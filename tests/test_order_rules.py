@@ -68,7 +68,6 @@ def test_correlations_are_scipys_and_put_infinite_numbers_last():
 @pytest.mark.parametrize(
     ("changed", "verdict"),
     [
-        ({}, "supported"),
         ({"needed": 0.6}, "supported"),
         ({"needed": 0.59}, "undecided"),
         ({"needed": 0.3}, "refuted"),

@@ -19,19 +19,11 @@ MASKED = np.ma.array([0.5, 0.25], mask=[False, True])
 REFUSED = {
     "text": ["0.5", ["0.5"], np.array(["a"])],
     "bytes": [b"1"],
-    "truth values": [
-        [3.0, np.array(True)],
-        [torch.tensor(True)] * 2,
-        True,
-        [True, 2.0],
-        [[1.0], [False]],
-        np.array([True]),
-        torch.tensor([True]),
-    ],
+    "truth values": [True, [[1.0], [False]], [3.0, np.array(True)], torch.tensor([True])],
     "complex": [1j, [1.0, 2j], np.array([0.5 + 0j])],
     "dates": [np.datetime64("2020-01-01"), np.array(["2020"], "M8[s]")],
     "durations": [[3.0, np.timedelta64(3, "h")], np.timedelta64(1, "s")],
-    "objects": [None, [None, 1.0], {}, {1.0}, Decimal(1), object(), pd.Timestamp("2020"), iter([])],
+    "objects": [None, [None, 1.0], {1.0}, Decimal(1), pd.Timestamp("2020"), iter([])],
     "masked": [MASKED, [MASKED, [1.0, 2.0]], [np.ma.masked, 1.0]],
     "detached": [torch.ones(2, requires_grad=True), [torch.ones((), requires_grad=True)]],
     "range of a float": [10**400, [1.0, 10**400], np.longdouble("1e4000")],
@@ -43,11 +35,9 @@ REFUSED = {
     ("value", "expected"),
     [
         (np.array([0.5, 1], np.float16), [0.5, 1]),
-        (np.array([0.5], ">f8"), [0.5]),
         (np.array([200], np.uint8), [200]),
         ([1, 2**64, 10**300], [1, 2**64, 1e300]),
         (Fraction(1, 2), 0.5),
-        (np.array([1, 2.5], object), [1, 2.5]),
         (torch.tensor([1, 2], dtype=torch.int32), [1, 2]),
         (pd.DataFrame({"a": pd.array([1, 2], dtype="Int64")}), [[1], [2]]),
         (xr.DataArray([np.inf, 1.0]), [np.inf, 1]),
@@ -64,14 +54,13 @@ def test_real_numbers_are_read_in_double_precision(value, expected):
 PAIRS = [(words, value) for words, values in REFUSED.items() for value in values]
 LAW = SymmetricStable(1.5)
 TAKERS = {
-    "x": [LAW.pdf, LAW.logpdf, LAW.cdf, LAW.sf, LAW.score],
+    "x": [LAW.pdf, LAW.sf],
     "p": [LAW.ppf, lambda p: stats.holm(p, 0.05)],
     "shift": [LAW.kl, lambda shift: detection.detection_error(3, shift, 1.0, 1.5)],
     "samples": [fit],
     "values": [stats.student, stats.span],
     "required": [lambda needed: window.learnability_window([1, 2], needed, [10])],
     "lags": [
-        window.DecayLaw("power", 1.0, 0.5).envelope,
         lambda lags: window.learnability_window(lags, [1.0, 2.0], [10]),
         lambda lags: window.mixture_envelope(lags, [2.0]),
     ],

