@@ -10,26 +10,22 @@ from scipy import stats
 from book.chapters import anchored, dose
 
 
-def searches(power, seeds=range(1, 7), unlearned=()):
+def searches(power):
     """Make searches up whose sequences go as a power of the exact envelope."""
     rows = []
-    for seed in seeds:
+    for seed in range(1, 7):
         for gate in dose.GATES:
             condition = dose.Condition("MinGRU", gate, "recall", 20)
             envelope = 32 * (1 - gate) ** 20
             needed = 50 * (envelope / 32) ** power
-            found = {"seed": seed, "high": np.nan if gate in unlearned else needed}
+            found = {"seed": seed, "high": needed}
             rows.append(asdict(condition) | found | {"envelope": envelope})
     return pd.DataFrame(rows)
 
 
-def compared(*args, **kwargs):
-    found = searches(*args, **kwargs)
-    return anchored.cuts(anchored.envelopes(found.drop(columns="envelope"), found))
-
-
 def test_growth_is_the_power_of_the_cut():
-    rows = compared(-0.3)
+    found = searches(-0.3)
+    rows = anchored.cuts(anchored.envelopes(found.drop(columns="envelope"), found))
     assert len(rows) == 5 * 6
     assert rows["growth"].to_numpy() == pytest.approx(0.3 * rows["cut"].to_numpy())
     assert rows["cut_exact"].to_numpy() == pytest.approx(rows["cut"].to_numpy())
@@ -46,13 +42,3 @@ def test_seeds_are_the_units():
     ends = stats.t.interval(0.95, 5, means.mean(), stats.sem(means))
     found = anchored.over_seeds(table, "growth")
     assert tuple(found) == pytest.approx((10 ** means.mean(), 10 ** ends[0], 10 ** ends[1]))
-
-
-def test_what_did_not_learn_bounds_the_growth_by_the_most_that_was_tried():
-    rows = compared(-0.3, unlearned=(0.7,))
-    bound = anchored.learned_or_more(rows)
-    last = bound["gate"] == 0.7
-    anchor = 50 * (1 - 0.05) ** (20 * -0.3)
-    most = np.log10(4096 / anchor)
-    assert bound.loc[last, "growth"].to_numpy() == pytest.approx(np.full(6, most))
-    assert bound.loc[~last, "growth"].equals(rows.loc[~last, "growth"])

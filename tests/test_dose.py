@@ -36,7 +36,8 @@ def test_shares_of_right_answers_begin_at_chance(task, classes):
 
     best = (1 - 1 / classes) / (task.reachable - 1 / classes)
     assert share(labels) == pytest.approx(best)
-    assert share(torch.randint(0, classes, (500,))) == pytest.approx(0, abs=0.08)
+    guesses = torch.randint(classes, (500,), generator=torch.Generator().manual_seed(0))
+    assert share(guesses) == pytest.approx(0, abs=0.08)
 
 
 @pytest.mark.parametrize("cell", ["ConstGate", "LSTM"])

@@ -73,20 +73,6 @@ def test_speed(shut, verdict):
     assert repeat_rules.speed_verdict(rows) == verdict
 
 
-@pytest.mark.parametrize(("best_fresh", "verdict"), [(6.0, "refuted"), (7.0, "supported")])
-def test_each_supply_is_compared_at_its_own_best_rate(best_fresh, verdict):
-    again = {0.1: 6.5, 0.2: 6.0}
-    fresh = {0.1: best_fresh, 0.2: 9.0}
-    tables = []
-    rng = np.random.default_rng(0)
-    for supply, by_rate in (("again", again), ("fresh", fresh)):
-        for rate, log_steps in by_rate.items():
-            tables.append(trainings(log_steps, 0.1, rng, supply=supply, rate=rate))
-    gain = repeat_rules.gained_at_best_rates(pd.concat(tables))
-    assert gain.value == pytest.approx(best_fresh - 6.0, abs=0.15)
-    assert repeat_rules.rates_verdict(gain) == verdict
-
-
 def stairs(law, at_half=lambda start: 0.7):
     """Make trainings from several gates whose T follows a law of ln(1/f₀)."""
     rng = np.random.default_rng(3)
@@ -127,26 +113,6 @@ def test_gates(gates, candidates, verdict):
     row = repeat_rules.gate_row(pd.concat(tables))
     assert row.verdict() == verdict
     assert repeat_rules.gates_verdict([row, row]) == verdict
-
-
-def sets(data):
-    """Make trainings on sets, with columns of noise and without: by what they multiply the data."""
-    rng = np.random.default_rng(0)
-    tables = []
-    for columns, boundary, log_steps in ((0, 16, 6.0), (15, 16 * data, 6.0)):
-        for count in repeat.COUNTS:
-            table = trainings(log_steps, 0.1, rng, count=count, columns=columns, optimizer="sgd")
-            tables.append(table.assign(end="half" if count >= boundary else "cap"))
-            if count < boundary:
-                break
-    return repeat_rules.column_row(pd.concat(tables))
-
-
-@pytest.mark.parametrize(("data", "verdict"), [(16, "supported"), (1, "refuted")])
-def test_columns(data, verdict):
-    row = sets(data)
-    assert row.verdict() == verdict
-    assert row.data.value == pytest.approx(np.log(data))
 
 
 def test_recorded_files_are_those_that_were_digested():

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 from threadpoolctl import threadpool_limits
 
 from lwcore.stable import SymmetricStable
@@ -64,12 +64,14 @@ def reference() -> np.ndarray:
 def test_values_agree_with_mpmath(alpha):
     rows = reference()
     x, pdf, sf, score = rows[rows[:, 0] == alpha, 1:].T
-    law, x = SymmetricStable(alpha, scale=4.0), 4 * x
-    np.testing.assert_allclose(4 * law.pdf(x), pdf, rtol=1e-13)
-    np.testing.assert_allclose(law.logpdf(x), np.log(pdf / 4), rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose([law.sf(x), law.cdf(-x)], [sf, sf], rtol=1e-13)
-    np.testing.assert_allclose([law.cdf(x), law.sf(-x)], [1 - sf, 1 - sf], rtol=1e-13)
-    np.testing.assert_allclose([4 * law.score(x), -4 * law.score(-x)], [score, score], rtol=1e-12)
+    law = SymmetricStable(alpha)
+    np.testing.assert_allclose(law.pdf(x), pdf, rtol=1e-13)
+    np.testing.assert_allclose(law.logpdf(x), np.log(pdf), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(law.score(x), score, rtol=1e-12)
+    for own, other in ((law.sf, law.cdf), (law.cdf, law.sf)):
+        expected = sf if own == law.sf else 1 - sf
+        np.testing.assert_allclose(own(x), expected, rtol=1e-13)
+        np.testing.assert_allclose(other(-x), expected, rtol=1e-13)
 
 
 @pytest.mark.slow
@@ -92,16 +94,18 @@ def test_table_and_series_stand_for_the_integral(alpha):
 
 
 def test_gaussian_and_cauchy_are_the_two_ends():
-    x = np.array([-1e8, -30, -8, -2, -0.5, 0, 1e-3, 1, 1.5, 3, 12, 40, 1e12])
-    p = np.array([1e-140, 1e-20, 1e-5, 0.1, 0.2, 0.25, 0.3, 0.5, 0.6, 0.7, 1 - 1e-6])
+    x = np.array([-1e8, -8, -0.5, 0, 1e-3, 3, 1e12])
+    p = np.array([1e-140, 1e-5, 0.25, 0.5, 1 - 1e-6])
     z = (x - 1) / 3
-    scores = {1.0: 2 / 3 * z / np.hypot(1, z) / np.hypot(1, z), 2.0: z / 6}
-    for alpha, closed in {1.0: stats.cauchy(1, 3), 2.0: stats.norm(1, 3 * math.sqrt(2))}.items():
+    for alpha, closed, score in (
+        (1.0, stats.cauchy(1, 3), 2 / 3 * z / (1 + z**2)),
+        (2.0, stats.norm(1, 3 * math.sqrt(2)), z / 6),
+    ):
         law = SymmetricStable(alpha, scale=3.0, loc=1.0)
         for name in ("pdf", "cdf", "sf", "logpdf"):
             np.testing.assert_allclose(getattr(law, name)(x), getattr(closed, name)(x), rtol=1e-12)
         np.testing.assert_allclose(law.ppf(p), closed.ppf(p), rtol=1e-9)
-        np.testing.assert_allclose(law.score(x), scores[alpha], rtol=1e-12)
+        np.testing.assert_allclose(law.score(x), score, rtol=1e-12)
         assert law.fisher_information() == pytest.approx(1 / 18, rel=1e-12)
 
 
@@ -169,17 +173,14 @@ def test_divergence_starts_with_the_fisher_information_and_ends_as_a_logarithm(a
 def test_divergence_is_the_mean_log_ratio(alpha, shift):
     law = SymmetricStable(alpha)
     moved = SymmetricStable(alpha, loc=shift)
-    # Gauss and Legendre's rule by t = asinh x
-    inner = np.arcsinh(np.linspace(-100, 100, 2001))
-    outer = np.linspace(-50, inner[0], 100)
-    edges = np.concatenate([outer[:-1], inner, -outer[-2::-1]])
-    node, weight = np.polynomial.legendre.leggauss(20)
-    half = np.diff(edges)[:, None] / 2
-    t = edges[:-1, None] + half * (1 + node)
-    x = np.sinh(t)
-    mass = half * weight * np.cosh(t) * moved.pdf(x)
-    log_ratio = moved.logpdf(x) - law.logpdf(x)
-    assert law.kl(shift) == pytest.approx(np.sum(mass * log_ratio), rel=1e-8)
+
+    def integrand(t):
+        x = math.sinh(t)
+        return math.cosh(t) * moved.pdf(x) * (moved.logpdf(x) - law.logpdf(x))
+
+    kinks = [0, math.asinh(shift)]
+    expected, _ = integrate.quad(integrand, -40, 40, points=kinks, limit=500, epsrel=1e-10)
+    assert law.kl(shift) == pytest.approx(expected, rel=1e-8)
 
 
 # Ends, samples, imports
@@ -224,11 +225,9 @@ def test_quantiles_next_to_the_median_have_all_their_digits(alpha):
     off = np.array([0.2, 0.02, 0.0101, 0.0099, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 2.0**-54])
     off = 0.5 - (0.5 - off)  # as it stands in the probability
     x = -law.ppf(0.5 - off)
-    for distance, probability in zip(x, off, strict=True):
-        if probability < 1e-5:  # p is p(0) there, but for p″x²
-            density = mpmath.gamma(1 + 1 / mpmath.mpf(alpha)) / mpmath.pi
-            expected = float(mpmath.mpf(probability) / density)
-            assert distance == pytest.approx(expected, rel=1e-9 if probability > 1e-7 else 1e-13)
+    near = off < 1e-7  # p is p(0) there, but for p″x²
+    density = math.gamma(1 + 1 / alpha) / math.pi
+    np.testing.assert_allclose(x[near], off[near] / density, rtol=1e-13)
     np.testing.assert_allclose(standard_law(alpha).from_median(x), off, rtol=1e-12)
     assert (np.diff(law.ppf(np.linspace(0.48, 0.52, 1001))) > 0).all()
     assert law.ppf(0.5) == 0

@@ -21,15 +21,6 @@ def test_of_few_units_all_draws_are_gone_through(level):
     assert found == (pytest.approx(10 / 3), *map(pytest.approx, ends))
 
 
-def test_many_units_have_the_percentiles_of_the_draws_that_were_asked_for():
-    values = np.random.default_rng(0).normal(size=(5000, 2))
-    found = bootstrap(lambda one: values[one].mean(0), 5000, np.random.default_rng(1), 300, 0.9)
-    picks = np.random.default_rng(1).integers(5000, size=(300, 5000))
-    ends = np.quantile(values[picks].mean(1), [0.05, 0.95], axis=0, method="inverted_cdf")
-    np.testing.assert_allclose(found[1:], ends, atol=1e-3)
-    np.testing.assert_array_equal(found.value, values.mean(0))
-
-
 def test_draws_without_a_value_do_not_count():
     """Where no draw has one there is no interval either."""
     values = np.array([np.nan, 1.0, 2.0])

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -70,12 +71,11 @@ SET = {
 def test_what_is_in_force_where_a_member_is_computed_changes_no_bit_and_stays(undisturbed, name):
     if name in ENTERED:
         enter, read = ENTERED[name]
-        entered = enter()
     else:
         put, read, value = SET[name]
-        entered = setting(read, put, value)
+        enter = partial(setting, read, put, value)
     default = read()
-    with entered:
+    with enter():
         before = read()
         assert before != default, "otherwise nothing would be tried"
         member = run_member(ONE, "DiagGate", 1)
