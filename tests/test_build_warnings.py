@@ -9,6 +9,10 @@ import pytest
 from tests.built_book import ROOT
 
 PAGE = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
 kernelspec:
   display_name: Python 3
   name: python3
@@ -50,8 +54,8 @@ def test_a_build_says_file_and_line_and_writes_settings_of_the_code(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     said = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
-    assert re.search(r'notebooks/mine.md:9: .*"0.73" = "…" under \["notebooks/mine"\]', said)
-    assert re.search("notebooks/mine.md:9: .*0 lines of the page's code give BETA a number", said)
+    assert re.search(r'notebooks/mine.md:13: .*"0.73" = "…" under \["notebooks/mine"\]', said)
+    assert re.search("notebooks/mine.md:13: .*0 lines of the page's code give BETA a number", said)
     assert re.search(r"notebooks/mine.md:\d+: WARNING: stderr was found", said)
     html = (tmp_path / "_build" / "notebooks" / "mine.html").read_text()
     assert "at α = 1.6, not" in html

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lwcore.cells import GRU, LSTM
-from lwcore.cells.kernels import linear_scan
 from tests import oracles
 from tests.networks import EVERY, FAMILIES, draw, few_examples, make
 
@@ -41,27 +39,6 @@ def test_scan_is_the_recurrence(kind, seed, batch, steps, hidden):
     initial = draw(batch, cell.state_size, seed=seed + 2)
     after_one_step = oracles.scan(cell, inputs[:, :1], initial)[:, 0]
     near(cell.step(inputs[:, 0], initial), after_one_step)
-
-
-@pytest.mark.parametrize("length", [1, 2, 17, 1000])
-def test_linear_scan_is_the_recurrence(length):
-    """One step after the other, in the widest floats there are: errors relative to the sizes of
-    what is added up, gates from closed to open all the way, or spread evenly in their logits."""
-    low = torch.tensor([1e-12, 1 - 1e-12, 1e-12, 0.5, 0, 1], dtype=DOUBLE)
-    high = torch.tensor([1 - 1e-12, 1 - 1e-12, 1e-12, 1 - 1e-12, 0, 1], dtype=DOUBLE)
-    share = torch.rand(2, length, 6, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
-    logits = torch.lerp(low.logit().clamp(-99, 99), high.logit().clamp(-99, 99), share)
-    keep = torch.where(low == high, low, logits.sigmoid())
-    added = draw(2, length, 6)
-    scanned = linear_scan(keep, added).numpy()
-    state = np.zeros((2, 6), np.longdouble)
-    size = np.zeros((2, 6), np.longdouble)
-    for t in range(length):
-        a = keep[:, t].numpy()
-        u = added[:, t].numpy()
-        state = a * state + u
-        size = a * size + np.abs(u)
-        assert (np.abs(scanned[:, t] - state) <= 1e-12 * size).all()
 
 
 @pytest.mark.parametrize("bias", [False, True])
