@@ -42,8 +42,8 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
 FENCE = re.compile(r"`{3,}\{code-cell\}")  # with it a code cell begins
 LONGEST = [
-    *("pages/test_pages", "test_ordinary_models", "test_cli", "test_experiment", "test_diagnose"),
-    *("test_transport", "test_installed", "pages/test_browser", "pages/test_pdf", "test_house"),
+    *("pages/test_pages", "test_ordinary_models", "pages/test_browser", "test_cli"),
+    *("test_diagnose", "test_experiment", "pages/test_pdf", "test_installed", "test_measure"),
 ]
 
 
