@@ -77,6 +77,11 @@ def wait(app, env, docname):
         app.executions[docname].result()
 
 
+def write_side_by_side(app, env):
+    """Have pages written by as many processes as there are cores. Reading stays with this one."""
+    app.parallel = cores() + 1  # of which one reads for the others
+
+
 def execute(path):
     """Execute a notebook, and say how long it took."""
     start = time.perf_counter()
@@ -112,3 +117,4 @@ def setup(app):
     app.connect("env-get-outdated", changed)
     app.connect("env-before-read-docs", begin)
     app.connect("env-purge-doc", wait)
+    app.connect("env-check-consistency", write_side_by_side)
