@@ -10,11 +10,10 @@ from pathlib import Path
 
 import h5py
 import pytest
-import xarray as xr
 from typer.testing import CliRunner
 
 import lwcore
-from lwcore import cli, results
+from lwcore import cli
 from lwcore.cli import app
 
 SMOKE = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_bytes()
@@ -37,7 +36,6 @@ LINES = {
     "show nothing.nc": "path = 'nothing.nc': there is no such result file",
     "show plain.h5": "path = 'plain.h5': must be a result of this package",
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
-    "show texts.nc": r"path = 'texts.nc': not a whole result \(",
     "claims --ledger empty.json": r"empty\.json: not a ledger .*must be a list",
 }
 
@@ -52,9 +50,6 @@ def here(tmp_path_factory):
     (folder / "empty.json").write_text("{}")
     os.mkfifo(folder / "pipe.toml")
     (folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
-    texts = {"loss": (("model", "step"), [[1.0]]), "test_loss": ("model", ["a"])}
-    texts["target_variance"] = "model", [1.0]
-    results.save(xr.Dataset(texts, {"model": ["GRU"]}, {"fingerprint": "0"}), folder / "texts.nc")
     with h5py.File(folder / "plain.h5", "w") as file:
         file["a"] = 1.0
     return folder

@@ -100,21 +100,6 @@ def test_clock(changes, verdict):
     assert stairs(**changes).verdict() == verdict
 
 
-@pytest.mark.parametrize(
-    ("gates", "candidates", "verdict"), [(1.6, 0.1, "supported"), (0.1, 1.6, "refuted")]
-)
-def test_gates(gates, candidates, verdict):
-    """On fresh data from several starts, log T is 8.5 less what each gains."""
-    gains = {"drawn": 0.0, "whole": 1.6, "gates": gates, "candidates": candidates, "put back": 0.2}
-    rng = np.random.default_rng(2)
-    tables = []
-    for start, gain in gains.items():
-        tables.append(trainings(8.5 - gain, 0.2, rng, start=start, optimizer="adamw"))
-    row = repeat_rules.gate_row(pd.concat(tables))
-    assert row.verdict() == verdict
-    assert repeat_rules.gates_verdict([row, row]) == verdict
-
-
 def test_recorded_files_are_those_that_were_digested():
     lines = (RESULTS / "SHA256SUMS").read_text().splitlines()
     digests = {name: digest for digest, name in (line.split() for line in lines)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lwcore.stats import binomial, bootstrap, holm, most_covered, student
+from lwcore.stats import binomial, bootstrap, holm, most_covered, span, student
 
 
 @pytest.mark.parametrize("level", [0.4, 0.9])
@@ -83,3 +83,9 @@ def test_students_interval_has_no_unit():
     assert large.value == pytest.approx(1.35e308)
     assert (large.low, large.high) == (-np.inf, np.inf)  # ten times as far
     assert np.isnan(student([0.1] * 3)[1:]).all()  # they say nothing of their spread
+
+
+def test_a_span_of_two_and_of_infinite_numbers():
+    assert span([1, 2]) == "1.5 (range 1.0–2.0)"
+    assert span([1, 2, np.inf, np.nan]) == "2.0 (range 1.0 to ∞)"
+    assert span([-np.inf, np.inf]) == span([np.nan]) == "–"
