@@ -12,8 +12,8 @@ exponent p ``N ∝ (σ/Δ)^p`` has:
 
 * ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
 * ``"likelihood"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
-* ``"paper_v2"``, p = α: printed in v1 and v2, with the constant of the mean. No test can reach it
-  for α below 2, as N sequences hold at most ``N KL₁/4`` on the sign.
+* ``"paper_v2"``, p = α: printed in v1 and v2, with the constant of the mean. For weak signals and
+  α below 2 no test can reach it, as N sequences hold at most ``N KL₁/4`` on the sign.
 
 In formulas, h is Δ/σ, the laws at +Δ and −Δ have the densities p₊ and p₋, and
 ``L(x) = log p₊(x)/p₋(x)``.
@@ -93,21 +93,23 @@ def sample_complexity(
       take it for what averaging, as gradient descent does, can tell.
     * ``"likelihood"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
     * ``"paper_v2"``: p = α, C as for the mean: versions 1 and 2 of the paper, to compare with them.
-      No test needs so few sequences where α is below 2.
+      Where α is below 2 no test needs so few sequences for a weak signal, a small ``f m̄/σ_α``.
 
     Implements Eqs. (37) and (58), whose constant in front of the power is ``C^p``.
 
     N is real, and below 1 for a signal far above the noise. Rounded up, it is what the mean needs.
-    It is infinite where an envelope or alignment of 0, or a negative alignment, leaves no signal.
+    It is infinite where an envelope or alignment of 0, or a negative alignment, leaves no signal,
+    and beyond the largest float. The first three arguments broadcast.
 
     Args:
         envelope: f(ℓ), how much gradient crosses ℓ steps: `lwcore.transport.envelope`.
         alignment: m̄(ℓ), the mean alignment, weighted with the rates: `lwcore.gradient.factorise`.
-        scale: σ_α(ℓ), the stable scale of one sequence's statistic, as `lwcore.stable.fit` gives
-            it. It is no standard deviation: where α is 2, it is that over √2.
-        alpha: Tail index α of the statistic: 2 for Gaussian noise, less for heavier tails.
+            That is NaN where all rates are 0: put 0 there.
+        scale: σ_α(ℓ), above 0, the stable scale of one sequence's statistic, as `lwcore.stable.fit`
+            gives it. It is no standard deviation: where α is 2, it is that over √2.
+        alpha: One tail index α for all lags: 2 for Gaussian noise, less for heavier tails.
         error: ε, the chance of a wrong sign.
-        detector: Who detects: ``"mean"``, ``"likelihood"`` or ``"paper_v2"``.
+        detector: Who detects, as above.
 
     Examples:
         Half the envelope takes four times the sequences where noise is Gaussian:

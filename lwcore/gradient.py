@@ -262,8 +262,8 @@ def matched_statistic(
     Eq. (27). Each neuron is turned by the sign of its mean alignment ``m_q = E[a^{(q)}]``, and then
     all are added. Where rates and alignments are independent, ``E T = Σ_q |m_q| E μ^{(q)}``:
     nothing cancels if no rate is negative, as at zeroth order. If T has a mean above zero, the
-    gradient holds a signal from ℓ steps back; how many sequences it takes to see it in the noise is
-    `lwcore.detection.sample_complexity`.
+    gradient holds a signal from ℓ steps back. How many sequences it takes to see it in the noise is
+    `lwcore.detection.sample_complexity`, from the α and σ that `lwcore.stable.fit` finds in T.
 
     End points of one sequence depend on one another, so T is averaged over them: the sequence is
     the independent unit.
@@ -271,8 +271,8 @@ def matched_statistic(
     Args:
         rates: Effective learning rates μ, from `effective_rates`.
         alignments: Alignments a at the same lags and end points, from `alignment`.
-        signs: sgn(m_q): −1, 0 or 1. Estimate them on other sequences than these, because signs
-            taken from the same ones make a mean out of pure noise.
+        signs: sgn(m_q) at each lag: −1, 0 or 1, as floats. Estimate them on other sequences than
+            these, because signs taken from the same ones make a mean out of pure noise.
 
     Examples:
         The first half of the sequences gives the signs, the second the statistic:

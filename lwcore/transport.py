@@ -94,7 +94,7 @@ def effective_rates(
     (LSTM: ``∂h_t/∂c_{t−ℓ}``) of ``M_{t,ℓ} = J_t ⋯ J_{t−ℓ+1}``. A rate of 1 passes the gradient on
     whole, 0 loses it. What neurons send to one another is left out: `exact_rates_and_share` says
     how much that is. A rate is a pure number, and multiplies the learning rate of the optimiser.
-    Its three orders write ``J_j = A_j + R_j`` and multiply out:
+    Two of its three orders write ``J_j = A_j + R_j`` and multiply out:
 
     * ``"zeroth"``: ``γ = ∏_j A_j``, Eqs. (13) and (24): what the neuron itself keeps, step by step.
       It is the product of the gate ``Gates.keep``: 1 − s in the scalar-gate cells, whose rates
@@ -102,17 +102,20 @@ def effective_rates(
       ``e_t = ∂h_t/∂c_t = o_t (1 − tanh² c_t)``. Never negative, and cheap.
     * ``"first"``: ``γ + ζ``, Eqs. (14) and (23), ζ the diagonal of Eq. (12)'s sum ``Σ_j A_t ⋯
       A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``: the gradient may pass through the recurrent weights once.
-      The paper's approximation, good where mixing is small. It may be negative. An LSTM's earliest
-      step ends in h, not in c, if it mixes: at lag 1 its first order is γ.
+      The paper's approximation, good where mixing is small. It may be negative. An LSTM's at lag 1
+      is γ.
     * ``"exact"``: all paths; this is what the network does. It may be negative, and costs most.
 
-    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal. Where memory is short,
-    `lwcore.gradient.lag_statistics` takes rates lag by lag.
+    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal. Eq. (26) is
+    `reset_rates`. The result holds B × ends × lags × H numbers, without their
+    gradients; where memory is short, `lwcore.gradient.lag_statistics` takes rates lag by lag.
 
     Args:
+        trace: A forward pass, as `Cell.trace` gives it.
         lags: Lags ℓ ≥ 1 in steps, increasing.
-        ends: End points t from max(lags) to T − 1, so that t − ℓ is a step and not the initial
-            state; all of these if None.
+        order: As above.
+        ends: End points t from max(lags) to T − 1, increasing, so that t − ℓ is a step and not the
+            initial state; all of these if None.
 
     Raises:
         ArgumentError: If lags or end points do not fit into the sequences, or an order other than

@@ -57,8 +57,9 @@ def learnability_window(
     """Return the window H_N in steps, the longest lag that N sequences can detect; 0 if none is.
 
     A lag is detected where it needs no more sequences than there are. Implements Eq. (36), ``H_N =
-    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``. A window
-    that is the last of the lags is a lower bound: longer lags were not looked at.
+    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``. Lags
+    that are not given count as not detected by ``"supremum"``, whose window is a lower bound then,
+    and as detected by ``"first_passage"`` if they lie between two others.
 
     Args:
         lags: The lags ℓ, in steps.
@@ -68,6 +69,9 @@ def learnability_window(
         definition: ``"supremum"`` is the paper's, and skips over lags that are not detected. Where
             N(ℓ) is measured, one lucky lag can make it long: take ``"first_passage"``, the longest
             lag up to which all are detected.
+
+    Returns:
+        Steps, (...) for one number of sequences, (..., n_sequences) for several.
 
     Examples:
         With 100 sequences lag 4 is detected, and lag 3 is not:
