@@ -10,7 +10,7 @@ from scipy import stats
 from lwcore.stats import binomial, bootstrap, holm, most_covered, span, student
 
 
-@pytest.mark.parametrize("level", [0.4, 0.9])
+@pytest.mark.parametrize("level", [0.5, 0.7, 0.9])
 def test_of_few_units_all_draws_are_gone_through(level):
     """Ends are quantiles of all 27 draws of three units, at the level of Student's interval."""
     values = np.array([1.0, 2.0, 7.0])
@@ -19,6 +19,14 @@ def test_of_few_units_all_draws_are_gone_through(level):
     ends = np.quantile(every, stats.norm.cdf([-half, half]), method="inverted_cdf")
     found = bootstrap(lambda drawn: values[drawn].mean(), 3, level=level)
     assert found == (pytest.approx(10 / 3), *map(pytest.approx, ends))
+
+
+def test_many_units_have_the_percentiles_of_the_draws_that_were_asked_for():
+    values = np.random.default_rng(0).normal(size=5000)
+    found = bootstrap(lambda one: values[one].mean(), 5000, np.random.default_rng(1), 300, 0.9)
+    drawn = values[np.random.default_rng(1).integers(5000, size=(300, 5000))].mean(1)
+    ends = np.quantile(drawn, [0.05, 0.95], method="inverted_cdf")
+    np.testing.assert_allclose(found, [values.mean(), *ends], atol=1e-3)
 
 
 def test_draws_without_a_value_do_not_count():
