@@ -75,9 +75,3 @@ def independent(seed):
 @pytest.mark.parametrize("kind", independent(0))
 def test_independent_sequences_are_not_taken_for_repeats(kind):
     assert [count_repeats(independent(seed)[kind]) for seed in range(4)] == [0] * 4
-
-
-@pytest.mark.parametrize("shape", [(64, 1, 3), (64, 2, 1), (64, 5, 2), (40, 12, 0)])
-def test_few_steps_or_no_columns_have_no_repeats(shape):
-    assert count_repeats(np.random.default_rng(0).standard_normal(shape)) == 0
-    assert count_repeats(np.zeros(shape)) == 0

@@ -8,7 +8,6 @@ a digit a step, a patch in strips of 2 pixels. The chapter says what was expecte
 Run ``python -m benchmarks.recordings.advised``: 3 minutes.
 """
 
-import copy
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor, nn
 
 from book.chapters.advised import CHANGES
-from lwcore.diagnose.recurrent import Layers
+from lwcore.diagnose.recurrent import Layers, as_steps
 from lwcore.results import write_atomically
 from lwcore.trace import Trace
 
@@ -147,11 +146,11 @@ def _clipping(net: Reader, images: Tensor, asked: Tensor) -> Tensor:
     states = net.rnn(steps)[0].detach().requires_grad_()
     total = losses(net.out(states[:, net.ends]), asked).sum()
     (seen,) = torch.autograd.grad(total, states)
-    recurrence = Layers(copy.deepcopy(net.rnn).double().requires_grad_(False))
+    recurrence = as_steps(Layers(net.rnn), [(states[:, 0], states[:, 0])])
     initial = torch.zeros(len(images), recurrence.state_size, dtype=torch.float64)
     trace = Trace.scan(recurrence, steps.double(), initial)
     delta = torch.zeros_like(trace.states)
-    delta[..., recurrence.shown] = seen.double()
+    delta[..., :HIDDEN] = seen.double()  # a state is h beside c
     gradients = trace.gathered_each(trace.backpropagate(delta))
     size = gradients.norm(dim=-1).float()
     return (size.quantile(0.95) / size).clamp(max=1)

@@ -325,9 +325,6 @@ def _sure(data: xr.Dataset) -> Iterator[str]:
     n_ends, n_drawn = int(attrs["end_points"]), int(attrs["end_points_drawn"])
     if n_drawn < n_ends:
         yield f"Of {n_ends:,} steps with a loss, {n_drawn:,} were drawn in each sequence."
-    without = attrs["without_gradient"]
-    if without:
-        yield f"{without.count(', ') + 1} of the measured parameters get no gradient."
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "Control: with each sequence's sign drawn at random there is nothing to find. A signal is "
@@ -347,10 +344,6 @@ class Window(NamedTuple):
     steps: int
     low: int
     high: int
-
-    def __str__(self) -> str:
-        """The interval in brackets."""
-        return f"{self.steps} [{self.low}, {self.high}]"
 
 
 @checked
@@ -429,13 +422,8 @@ class Diagnosis:
             "no signal found": (~is_found, "x", _COLOUR),
         }
         for words, (chosen, marker, face) in kinds.items():
-            how: dict[str, Any] = {
-                "color": _COLOUR,
-                "markerfacecolor": face,
-                "clip_on": False,
-                "label": words,
-            }
-            axes.plot("lag", "needed", marker, data=numbers[chosen], ms=4, **how)
+            how: dict[str, Any] = {"color": _COLOUR, "markerfacecolor": face, "label": words}
+            axes.plot("lag", "needed", marker, data=numbers[chosen], ms=4, clip_on=False, **how)
         axes.legend(fontsize=8)
         axes.axhline(self.n_sequences, color="grey", ls="--", lw=1)
         axes.set(xscale="log", yscale="log", ylim=(1, MOST))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from lwcore.signatures import ArgumentError, checked, require
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
-Codes = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
@@ -34,11 +32,11 @@ _AT_ONCE = 128  # sequences of a dataset
 _WIDE = 2  # times as many features as steps: then steps may be channels
 _FEW_NAMES = 6  # that are told
 # Of sequences that repeat others, as overlapping windows of one series do, scaled or not:
-_DIGITS = 4  # of a ratio of differences, which scaling leaves as it is up to rounding
+_PROBES = 3  # numbers of a piece, by which it is told from others
+_DIGITS = 3  # of these, behind the point
 _FEWEST_VALUES = 3  # in a piece, and a quarter of its steps: else it is a flag, a level or padding
 _BY_CHANCE = 0.1  # share of sequences that may repeat others
 _BY_ITSELF = 0.05  # share of sequences that share their first piece with others, and then differ
-_CLOCK = 1e-5  # of a column's deviation, below which a linear rule foretells the next step
 _LARGEST = 1e100  # whose square is a number, too
 _MOST_COLUMNS = 32  # that are looked at one by one
 _MOST_NUMBERS = 2**22  # in these
@@ -61,8 +59,8 @@ _PAIR = (
     "has more, as by ((b[:-1], b[-1]) for b in loader), or ((b, b['labels']) for b in loader)"
 )
 _UNCOPIED = (
-    "It is copied, so that yours stays as it is: keep what cannot be copied (open files, locks, "
-    "generators, tensors with a gradient in lists or dictionaries) outside of it"
+    "It is copied, so that yours stays as it is: keep open files, locks, generators, and lists of "
+    "tensors with a gradient outside of it"
 )
 CHANNELS = (
     "named where it is not plain which axis counts steps: time_axis=2 for channels first, "
@@ -97,24 +95,21 @@ class Form(NamedTuple):
     """How a reader's inputs or targets are nested, and the axes of each tensor in them."""
 
     spec: Any
-    axes: list[Axes | None]  # None for None
+    axes: list[Axes]  # none for None
 
     def front(self, given: Any) -> Rows:
         """Return all tensors with their sequences in front, and then their steps."""
         found: list[Any] = []
         for leaf, axes in zip(trees.tree_leaves(given), self.axes, strict=True):
-            found.append(None if axes is None else leaf.movedim(axes, (0, 1)[: len(axes)]))
+            found.append(leaf.movedim(axes, (0, 1)[: len(axes)]) if axes else None)
         return Rows(found)
 
     def back(self, some: Rows) -> Any:
         """Return what the model, or the loss, takes: copies that may be written to and viewed."""
         found: list[Any] = []
         for leaf, axes in zip(some.leaves, self.axes, strict=True):
-            if axes is None:
-                found.append(None)
-                continue
-            own = leaf.movedim((0, 1)[: len(axes)], axes)
-            found.append(own.clone(memory_format=torch.contiguous_format))
+            own = leaf.movedim((0, 1)[: len(axes)], axes) if axes else None
+            found.append(own if own is None else own.clone(memory_format=torch.contiguous_format))
         return trees.tree_unflatten(found, self.spec)
 
 
@@ -146,7 +141,7 @@ class Data:
     def with_steps(self) -> list[int]:
         """The places of the inputs that have steps."""
         places = enumerate(self.inputs_form.axes)
-        return [place for place, axes in places if axes is not None and len(axes) > 1]
+        return [place for place, axes in places if len(axes) > 1]
 
 
 def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -> Data:
@@ -164,7 +159,7 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
     for place, batch in enumerate(_pairs(batches)):
         name = f"batches[{place}]"
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2
-        require(name, _kind(batch), is_pair, _PAIR)
+        require(name, shown(batch), is_pair, _PAIR)
         pair = _numbers(f"inputs in {name}", batch[0]), _numbers(f"targets in {name}", batch[1])
         forms = forms or _forms(*pair, batch_first, time_axis)
         for part, form, found in zip(pair, forms, (inputs, targets), strict=True):
@@ -174,7 +169,7 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
         n_read += len(inputs[-1])
         if n_read >= most:
             break
-    require("batches", _kind(batches), bool(inputs), "one pair or more")
+    require("batches", shown(batches), bool(inputs), "one pair or more")
     return Data(_joined(inputs, most), _joined(targets, most), *forms)
 
 
@@ -182,28 +177,27 @@ def _pairs(batches: Any) -> Iterator[Any]:
     """Yield pairs, and say of an error of the reader's own which of them could not be read."""
     is_alone = isinstance(batches, (str, bytes, *_ARRAYS, Mapping))
     words = "pairs, or one pair, of inputs and targets: (inputs, targets), or (d['x'], d['y'])"
-    require("batches", _kind(batches), not is_alone, words)
+    require("batches", shown(batches), not is_alone, words)
     if isinstance(batches, tuple) and len(batches) == 2:
         yield batches
         return
-    with explained("batches", "cannot be iterated"):
-        waiting = iter(batches)
-    for place in itertools.count():
-        with explained(f"batches[{place}]", "cannot be read", f"Lengths must be {_LENGTHS}"):
-            try:
-                batch = next(waiting)
-            except StopIteration:
-                return
-        yield batch
+    with explained("batches", "cannot be read", f"Lengths must be {_LENGTHS}"):
+        yield from batches
 
 
-def _kind(given: Any) -> str:
-    """Write what a batch is."""
-    if isinstance(given, tuple | list):
-        return f"{type(given).__name__} of {', '.join(type(part).__name__ for part in given[:9])}"
-    if isinstance(given, Mapping):
-        return f"a dictionary of {few([repr(key) for key in given])}"
-    return type(given).__name__
+def shown(given: Any) -> str:
+    """Write which tensors there are in a batch, or in what a model takes or gives."""
+    if isinstance(given, _ARRAYS):
+        return f"{tuple(given.shape)}"
+    if isinstance(given, list | tuple):
+        given = {f"[{place}]": part for place, part in enumerate(given)}
+    if not isinstance(given, Mapping):
+        return f"a {type(given).__name__}"
+    words = []
+    for name, part in given.items():
+        is_tensor = isinstance(part, _ARRAYS)
+        words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
+    return ", ".join(words)
 
 
 def _numbers(name: str, given: Any) -> Any:
@@ -212,7 +206,7 @@ def _numbers(name: str, given: Any) -> Any:
     def tensor(part: Any) -> Any:
         if part is None:
             return None
-        require(name, _kind(part), isinstance(part, _ARRAYS), _PAIR)
+        require(name, shown(part), isinstance(part, _ARRAYS), _PAIR)
         if isinstance(part, np.ndarray):  # a copy, whose bytes and strides PyTorch can read
             part = part.astype(part.dtype.newbyteorder("="), order="C")
         words = "real or whole numbers of PyTorch's usual types, as float32 or int64"
@@ -249,17 +243,15 @@ def _forms(inputs: Any, targets: Any, batch_first: bool, time_axis: int | None) 
         require("time_axis", told, not is_wide, CHANNELS)
     both = (sequences, steps)
     of_inputs = [_axes_of("inputs", leaf, both, shape) for leaf in leaves]
-    of_targets = []
-    for leaf in target_leaves:  # whose steps are the loss's
-        found = _axes_of("targets", leaf, both, shape)
-        of_targets.append(found if found is None else found[:1])
+    # whose steps are the loss's
+    of_targets = [_axes_of("targets", leaf, both, shape)[:1] for leaf in target_leaves]
     return [Form(spec, of_inputs), Form(target_spec, of_targets)]
 
 
-def _axes_of(name: str, leaf: Any, both: Axes, shape: Sequence[int]) -> Axes | None:
+def _axes_of(name: str, leaf: Any, both: Axes, shape: Sequence[int]) -> Axes:
     """Return the axes of one tensor: those of the first, of this shape, or that of sequences."""
     if leaf is None:
-        return None
+        return ()
     own = tuple(leaf.shape)
     if len(own) > max(both) and all(own[axis] == shape[axis] for axis in both):
         return both
@@ -269,7 +261,7 @@ def _axes_of(name: str, leaf: Any, both: Axes, shape: Sequence[int]) -> Axes | N
             return (axis,)
     words = f"{count}, the sequences of the inputs, with axis {both[0]} for these. {_SINGLE}"
     require(f"first axes of {name}", own[:2], False, words)
-    return None
+    raise AssertionError
 
 
 def _joined(parts: list[Rows], most: int) -> Rows:
@@ -315,7 +307,11 @@ class Copies(NamedTuple):
                 if isinstance(value, Tensor) and not value.is_leaf:
                     memo[id(value)] = None  # made of parameters, and made anew in each pass
         with explained("model", "cannot be deep-copied", _UNCOPIED):
-            return cls(*copy.deepcopy((model, head, loss, step), memo))
+            found = cls(*copy.deepcopy((model, head, loss, step), memo))
+        for module in found.model.modules():
+            if getattr(module, "sparse", False):
+                vars(module)["sparse"] = False  # of an embedding's gradients
+        return found
 
     def caller(self, data: Data) -> Callable[[Any], Any]:
         """Return a function that hands inputs to the model as its signature takes them.
@@ -384,9 +380,7 @@ def explained(name: str, words: str, advice: str = "") -> Iterator[None]:
 
 def first_line(error: Exception) -> str:
     """Return the kind of an error and the first line of what it says."""
-    lines = str(error).strip().splitlines() or ["no words"]
-    # PyTorch's loaders tell what failed in another process with its traceback, and its words last
-    line = lines[-1] if "Original Traceback" in str(error) else lines[0]
+    line, *_ = str(error).strip().splitlines() or ["no words"]
     return f"{type(error).__name__}: {line[:200]}"
 
 
@@ -394,94 +388,50 @@ def first_line(error: Exception) -> str:
 def count_repeats(inputs: Float[Array, "B T D"]) -> int:
     """Count the sequences whose first half stands in another one, in some column.
 
-    Columns are looked at one by one, as one that differs from window to window, a position or
-    noise, hides that others repeat; then all of them together, and all flags. What repeats by
-    itself is left out, as a clock, a calendar or a level: its pieces also stand at the same place
-    in sequences that differ.
+    Pieces are compared up to shift and scale. Columns are looked at one by one, as one that differs
+    from window to window, a position or noise, hides that others repeat; then all of them together,
+    and all flags. What repeats by itself is left out, as a clock, a calendar or a level: its pieces
+    also stand at the same place in sequences that differ.
     """
     count, length, _ = inputs.shape
     steps = np.where(np.abs(inputs) < _LARGEST, inputs, 0.0)  # nor what is no number
     steps = steps[:, :, (steps != steps[:1]).any((0, 1))]
-    if length < 2 * _FEWEST_VALUES:
+    width = steps.shape[2]
+    if length < 2 * _FEWEST_VALUES or not width:
         return 0
     # along a direction in which unlike steps have unlike numbers
     direction = np.random.default_rng(0).standard_normal(steps.shape[1:])
-    wholes = _numbered((steps * direction).sum((1, 2)))
-    does_repeat = np.zeros(count, dtype=bool)
-    for column in _columns(steps, direction[0]):
-        for codes in _codes(column):
-            does_repeat |= _repeats(codes, length // 2, wholes)
-    n_repeats = int(does_repeat.sum())
+    wholes = (steps * direction).sum((1, 2))
+    is_flag = ((steps == steps.min((0, 1))) | (steps == steps.max((0, 1)))).all((0, 1))
+    columns = [steps @ direction[0], steps[:, :, is_flag] @ direction[0, is_flag]]
+    most = min(_MOST_COLUMNS, max(1, _MOST_NUMBERS // (count * length)), width)
+    for place in np.unique(np.linspace(0, width - 1, most).astype(int)):
+        columns.append(steps[:, :, place])
+    n_repeats = int(np.any([_repeats(column, wholes) for column in columns], axis=0).sum())
     return n_repeats if n_repeats > _BY_CHANCE * count else 0
 
 
-def _columns(steps: Float[Array, "B T D"], direction: Float[Array, " D"]) -> Iterator[Array]:
-    """Yield columns to look at, so many that it takes seconds, then all together, and all flags."""
-    count, length, width = steps.shape
-    if not width:
-        return
-    most = min(_MOST_COLUMNS, max(1, _MOST_NUMBERS // (count * length)), width)
-    for place in np.unique(np.linspace(0, width - 1, most).astype(int)):
-        yield steps[:, :, place]
-    lowest = steps.min((0, 1))
-    highest = steps.max((0, 1))
-    is_flag = ((steps == lowest) | (steps == highest)).all((0, 1))
-    yield steps @ direction
-    yield steps[:, :, is_flag] @ direction[is_flag]
-
-
-def _goes_on_linearly(column: Float[Array, "B T"]) -> bool:
-    """Say whether x(t) = a x(t − 1) + b x(t − 2) + c in all rows, as of lines and sines."""
-    after = column[:, 2:].ravel()
-    before = [column[:, 1:-1].ravel(), column[:, :-2].ravel(), np.ones_like(after)]
-    known = np.stack(before, axis=1)
-    rule, *_ = np.linalg.lstsq(known, after, rcond=None)
-    return bool(np.abs(known @ rule - after).max() <= _CLOCK * after.std())
-
-
-def _numbered(values: np.ndarray) -> Codes:
-    """Return whole numbers from 0 on in the place of values, the same for equal ones."""
-    return pd.factorize(values.ravel())[0].reshape(values.shape)
-
-
-def _codes(column: Float[Array, "B T"]) -> Iterator[Codes]:
-    """Yield numbers for each step, the same where windows that repeat have the same step.
-
-    Of real numbers also those of the ratios of successive differences, which scale and shift leave
-    as they are.
-    """
-    if _goes_on_linearly(column):
-        return
-    yield _numbered(column)
-    if (column == column.round()).all():
-        return
-    with np.errstate(divide="ignore", invalid="ignore"):
-        changes = np.diff(column, axis=1)
-        ratios = changes[:, 1:] / changes[:, :-1]
-        size = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(ratios))))
-        rounded = np.round(ratios * size) / size
-    yield _numbered(np.where(np.isfinite(rounded), rounded, 0.0))
-
-
-def _repeats(codes: Codes, n_first: int, wholes: Codes) -> Mask:
-    """Say of which rows so many first steps stand in another one; `wholes` number all inputs."""
-    count, length = codes.shape
-    n_first = min(n_first, max(length - n_first, 1))
-    if n_first < _FEWEST_VALUES:
-        return np.zeros(count, dtype=bool)
-    pieces = codes  # of some steps each, from every step on; next of up to twice as many
-    n_steps = 1
-    while n_steps < n_first:
-        more = min(n_steps, n_first - n_steps)
-        pieces = _numbered(pieces[:, :-more] * pieces.size + pieces[:, more:])
-        n_steps += more
-    first_steps = np.sort(codes[:, :n_first], axis=1)
-    n_values = 1 + (np.diff(first_steps, axis=1) != 0).sum(1)
-    is_telling = n_values >= max(_FEWEST_VALUES, n_first // 4)
-    first = pd.Series(pieces[:, 0])
+def _repeats(column: Float[Array, "B T"], wholes: Float[Array, " B"]) -> Mask:
+    """Say which rows' first half stands in another one; `wholes` tell sequences apart."""
+    count, length = column.shape
+    n_first = max(length // 2, _FEWEST_VALUES)
+    pieces = np.lib.stride_tricks.sliding_window_view(column - column.mean(), n_first, axis=1)
+    variance = np.einsum("bsn,bsn->bs", pieces, pieces) / n_first - pieces.mean(-1) ** 2
+    size = np.sqrt(np.maximum(variance, 0.0))
+    probes = np.random.default_rng(1).standard_normal((_PROBES, n_first))
+    probes -= probes.mean(1, keepdims=True)  # so that a shift changes nothing
+    codes = pd.DataFrame({"row": np.repeat(np.arange(count), size.shape[1])})
+    for number, probe in enumerate(probes):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            along = np.round(np.einsum("bsn,n->bs", pieces, probe) / size, _DIGITS)
+        codes[number] = np.where(np.isfinite(along), along, 0.0).ravel()
+    codes["piece"] = codes.groupby([*range(_PROBES)]).ngroup()
+    first = codes.piece.to_numpy()[:: size.shape[1]]
     n_at_same_place = pd.Series(wholes).groupby(first).transform("nunique")
+    values = np.sort(column[:, :n_first], axis=1)
+    n_values = 1 + (np.diff(values, axis=1) != 0).sum(1)
+    is_telling = n_values >= max(_FEWEST_VALUES, n_first // 4)
     if (n_at_same_place > 1).mean() > _BY_ITSELF:
         return np.zeros(count, dtype=bool)
-    rows = np.repeat(np.arange(count), pieces.shape[1])
-    n_rows = pd.Series(rows).groupby(pieces.ravel()).nunique()
-    return is_telling & (n_rows[pieces[:, 0]].to_numpy() > 1)
+    n_rows = codes.groupby("piece").row.nunique()
+    return is_telling & (n_rows[first].to_numpy() > 1)

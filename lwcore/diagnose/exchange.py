@@ -65,25 +65,12 @@ class Layout(NamedTuple):
         parted = values.movedim(0, self.axis + 1)
         return parted.flatten(self.axis, self.axis + 2)
 
-    def holds(self, values: Tensor, count: int) -> bool:
-        """Say whether values are of so many sequences, as rows that data choose are not."""
-        is_there = values.ndim > self.axis
-        return is_there and values.shape[self.axis] == self.around * count * self.within
-
 
 class Times(NamedTuple):
     """The first and the last step that reach each entry of a value, −1 where none does."""
 
     first: Steps
     last: Steps
-
-    def adds_nothing_to(self, known: Times) -> bool:
-        """Say whether an earlier round found the same.
-
-        How far back an entry looks is not asked, as bits of far steps hardly move it.
-        """
-        looks_back = np.array_equal(self.first < self.last, known.first < known.last)
-        return looks_back and np.array_equal(self.last, known.last)
 
 
 class Exchange:
@@ -94,9 +81,6 @@ class Exchange:
         self.data = data
         self.generator = torch.Generator("cpu").manual_seed(0)
         self.rounding = 0  # units in the last place
-        first = data.first
-        differs = bool((first != first[:1, :1]).any())
-        require("inputs", "all steps equal", differs, "steps that differ, so that one is exchanged")
 
     def some(self, count: int) -> Tensor:
         """Draw places of a few sequences, none twice."""
@@ -124,36 +108,40 @@ class Exchange:
         `run` gives values (B, …). In each round other sequences are taken, until one finds nothing
         new, and until in further sequences no later step reaches a value.
         """
-        found = self._times_once(run, at_once, [])
+        found: list[Times] = []
+        before: list[Steps] = []
         for _ in range(_ROUNDS):
-            before = found
-            found = self._times_once(run, at_once, before)
-            is_known = all(own.adds_nothing_to(one) for own, one in zip(found, before, strict=True))
+            self._exchange_each(run, at_once, found)
+            # how far back an entry looks is not asked, as bits of far steps hardly move it
+            more = self.data.length + 1  # where an entry looks back
+            after = [own.last + more * (own.first < own.last) for own in found]
+            is_known = bool(before) and all(map(np.array_equal, before, after))
             if is_known and self._is_whole(run, at_once, found):
                 return [Times(np.where(t.last < 0, -1, t.first), t.last) for t in found]
+            before = after
         require("model", "values that some step reaches in few sequences alone", False, _GATED)
         raise AssertionError
 
-    def _times_once(self, run: Run, at_once: int, known: Sequence[Times]) -> list[Times]:
-        """Exchange each step of a few sequences once; return what they add to known times."""
+    def _exchange_each(self, run: Run, at_once: int, found: list[Times]) -> None:
+        """Exchange each step of a few sequences once; add what that finds to known times."""
         length = self.data.length
         n_steps = max(1, min(length, at_once // _TOGETHER))  # each in a copy of all sequences
-        base, others = self._drawn(_TOGETHER, n_steps)
+        places = self.some(_TOGETHER)
+        copies = torch.arange(len(places)).repeat(n_steps)
+        base, others = (part[copies] for part in self._drawn(places))
         still = [value.detach().clone() for value in run(base)]
-        found = [Times(t.first.copy(), t.last.copy()) for t in known]
-        for value in still if not known else []:
-            shape = value.shape[1:]
-            found.append(Times(np.full(shape, length), np.full(shape, -1)))
+        if not found:
+            for value in still:
+                shape = value.shape[1:]
+                found.append(Times(np.full(shape, length), np.full(shape, -1)))
         for start in range(0, length, n_steps):
             steps = torch.arange(start, start + n_steps).clamp(max=length - 1)
-            of_row = steps.repeat_interleave(len(base) // n_steps)
-            made = run(_mixed(base, others, of_row[:, None] == torch.arange(length)))
-            for own, before, after in zip(found, still, made, strict=True):
-                moved = self._differs(before, after).unflatten(0, (n_steps, -1)).any(1)
-                for step, is_moved in zip(steps.tolist(), moved.cpu().numpy(), strict=True):
-                    own.last[is_moved] = np.maximum(own.last[is_moved], step)
-                    own.first[is_moved] = np.minimum(own.first[is_moved], step)
-        return found
+            steps = steps.repeat_interleave(len(places))[:, None]
+            moved = self._moved(run, still, base, others, steps == torch.arange(length))
+            for own, is_moved in zip(found, moved, strict=True):
+                step = steps.numpy().reshape(-1, *[1] * own.last.ndim)
+                np.maximum(own.last, np.where(is_moved, step, -1).max(0), out=own.last)
+                np.minimum(own.first, np.where(is_moved, step, length).min(0), out=own.first)
 
     def _is_whole(self, run: Run, at_once: int, found: Sequence[Times]) -> bool:
         """Say whether in hardly any further sequence a step later than its time reaches a row.
@@ -162,23 +150,26 @@ class Exchange:
         """
         latest = [spread(times.last) for times in found]
         n_late = np.zeros(len(found))
-        n_tried = 0
-        while n_tried < _FURTHER:
-            base, others = self._drawn(min(at_once, _FURTHER), 1)
-            draws = torch.randint(self.data.length, (len(base), 1), generator=self.generator)
-            moved = self._moved(run, base, others, torch.arange(self.data.length) > draws)
+        places = self.some(_FURTHER)
+        for part in places.split(at_once):
+            base, others = self._drawn(part)
+            draws = torch.randint(self.data.length, (len(part), 1), generator=self.generator)
+            still = [value.detach().clone() for value in run(base)]
+            is_behind = torch.arange(self.data.length) > draws
+            moved = self._moved(run, still, base, others, is_behind)
             for place, own in enumerate(latest):
-                before = own <= draws.numpy().reshape(-1, *[1] * own.ndim)
-                is_late = moved[place].cpu().numpy() & before & (own >= 0)
-                n_late[place] += is_late.reshape(len(base), -1).any(1).sum()
-            n_tried += len(base)
-        return bool((n_late <= _RARE * n_tried).all())
+                is_before = (own >= 0) & (own <= draws.numpy().reshape(-1, *[1] * own.ndim))
+                is_late = moved[place] & is_before
+                n_late[place] += is_late.reshape(len(part), -1).any(1).sum()
+        return bool((n_late <= _RARE * len(places)).all())
 
-    def _moved(self, run: Run, base: Rows, others: Rows, is_exchanged: Tensor) -> list[Tensor]:
-        """Say which entries are others if some steps are those of others."""
-        still = [value.detach().clone() for value in run(base)]
-        made = run(_mixed(base, others, is_exchanged))
-        return [self._differs(before, after) for before, after in zip(still, made, strict=True)]
+    def _moved(
+        self, run: Run, still: Sequence[Tensor], base: Rows, others: Rows, is_other: Tensor
+    ) -> list[Steps]:
+        """Say which entries are no longer as they were if some steps are those of others."""
+        made = run(_mixed(base, others, is_other))
+        pairs = zip(still, made, strict=True)
+        return [self._differs(before, after).cpu().numpy() for before, after in pairs]
 
     def _differs(self, one: Tensor, two: Tensor) -> Tensor:
         """Say of each entry of two passes if it is another, bit by bit; NaN is NaN."""
@@ -191,38 +182,29 @@ class Exchange:
             allowed = self.rounding * torch.finfo(one.dtype).eps * largest
         return ~torch.isclose(one.detach(), two.detach(), rtol=0, atol=allowed, equal_nan=True)
 
-    def _drawn(self, count: int, n_copies: int) -> tuple[Rows, Rows]:
-        """Draw sequences, and for each of their steps an unlike one; both in several copies."""
-        places = self.some(count)
-        base = self.data.inputs[places]
-        from_sequence, from_step = self._unlike(places)
-        others = Rows(base.leaves)
-        for index in self.data.with_steps:
-            others.leaves[index] = self.data.inputs.leaves[index][from_sequence, from_step]
-
-        def copies(leaf: Tensor) -> Tensor:
-            return torch.cat([leaf] * n_copies)
-
-        return base.map(copies), others.map(copies)
-
-    def _unlike(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return for each step, (B, T), the sequence and the step of the most unlike one.
+    def _drawn(self, places: Tensor) -> tuple[Rows, Rows]:
+        """Return sequences, and for each of their steps the most unlike one.
 
         It is the same step of another sequence; where all have the same, another step.
         """
         candidates = self.some(max(_CANDIDATES // len(places), _TOGETHER))
-        steps = torch.arange(self.data.length)
-        shuffled = torch.randperm(self.data.length, generator=self.generator)
-        sequences, chosen = [], []
+        own_step = torch.arange(self.data.length)
+        any_step = torch.randperm(self.data.length, generator=self.generator)
+        sequences = []
+        steps = []
         for place in places.tolist():  # never all in memory
-            of_same = self._n_other(place, candidates, steps)
-            of_any = self._n_other(place, candidates, shuffled)
+            of_same = self._n_other(place, candidates, own_step)
+            of_any = self._n_other(place, candidates, any_step)
             scores = torch.cat([of_same * (of_any.max() + 1), of_any])
             ties = torch.rand(scores.shape, generator=self.generator)
             best = (scores + ties / 2).argmax(0)
             sequences.append(candidates[best % len(candidates)])
-            chosen.append(torch.where(best < len(candidates), steps, shuffled))
-        return torch.stack(sequences), torch.stack(chosen)
+            steps.append(torch.where(best < len(candidates), own_step, any_step))
+        others = self.data.inputs[places]
+        chosen = torch.stack(sequences), torch.stack(steps)
+        for index in self.data.with_steps:
+            others.leaves[index] = self.data.inputs.leaves[index][chosen]
+        return self.data.inputs[places], others
 
     def _n_other(self, place: int, candidates: Tensor, order: Tensor) -> Tensor:
         """Count the entries of each step, (candidates, T), that differ from those of a sequence."""
@@ -280,17 +262,13 @@ def row_axes(last: Steps) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def _latest(times: Steps, axes: tuple[int, ...]) -> Steps:
-    """Return the time of each row along some axes; the other axes have the length 1."""
+def of_rows(times: Steps, axes: tuple[int, ...], keepdims: bool = False) -> Steps:
+    """Return the time of each row along some axes, in a line, or with other axes of length 1."""
     others = tuple(axis for axis in range(times.ndim) if axis not in axes)
-    return times.max(axis=others, keepdims=True)
-
-
-def of_rows(times: Steps, axes: tuple[int, ...]) -> Steps:
-    """Return the time of each row, in a line."""
-    return _latest(times, axes).reshape(-1)
+    latest = times.max(axis=others, keepdims=True)
+    return latest if keepdims else latest.reshape(-1)
 
 
 def spread(times: Steps) -> Steps:
     """Return the time of each entry, that of its row."""
-    return np.broadcast_to(_latest(times, row_axes(times)), times.shape)
+    return np.broadcast_to(of_rows(times, row_axes(times), keepdims=True), times.shape)

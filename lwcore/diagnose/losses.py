@@ -67,11 +67,6 @@ class Objective:
         self.target: Tensor | None = targets[0] if len(targets) == 1 else None
         self._choose()
 
-    def _call(self, predictions: Tensor, targets: Rows) -> Any:
-        """Return the loss of a batch."""
-        own = targets.map(lambda leaf: placed(leaf, self.passes.device))
-        return self.loss(predictions, self.passes.data.targets_form.back(own))
-
     def _choose(self) -> None:
         """Take the reader's loss, or the one that fits, and call it on a few sequences."""
         passes = self.passes
@@ -87,13 +82,10 @@ class Objective:
         some = torch.arange(3)
         predictions = passes.alone(passes.data.inputs[some])
         targets = passes.data.targets[some]
-        with warnings.catch_warnings(record=True) as said, self.explained():
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(), self.explained():
+            warnings.filterwarnings("error", "Using a target size")  # that is broadcast
             self.of(predictions, targets)
             self.of(predictions, targets, len(some))
-        is_broadcast = any("target size" in str(one.message) for one in said)
-        words = "one that compares numbers of the same shape: reshape the targets"
-        require(f"loss ({self.name})", self.shapes(), not is_broadcast, words)
 
     def _refuse_unshifted(self) -> None:
         """Refuse tokens that are to predict themselves."""
@@ -112,7 +104,7 @@ class Objective:
     def _refuse_either(self) -> None:
         """Refuse PyTorch's losses of classes where there are as many classes as steps."""
         length = self.passes.data.length
-        origin = getattr(self.loss, "__module__", None) or type(self.loss).__module__
+        origin = str(getattr(self.loss, "__module__", ""))
         is_of_pytorch = origin.startswith("torch.nn.") and self.name in _OF_CLASSES
         is_plain = not (is_of_pytorch and self.shape[:2] == (length, length))
         told = f"takes classes second, of {self.shapes()}"
@@ -131,8 +123,10 @@ class Objective:
     def _own(self, predictions: Tensor, targets: Rows, at_once: int = 1) -> Tensor:
         """Return the reader's own losses."""
         found = []
+        own = targets.map(lambda leaf: placed(leaf, self.passes.device))
         for places in torch.arange(len(predictions)).split(at_once):
-            value = self._call(self.passes.restored(predictions[places]), targets[places])
+            wanted = self.passes.data.targets_form.back(own[places])
+            value = self.loss(self.passes.restored(predictions[places]), wanted)
             words = "one that gives a tensor: a number, or one for each sequence"
             is_tensor = isinstance(value, Tensor)
             require(f"loss ({self.name})", type(value).__name__, is_tensor, words)
@@ -175,9 +169,8 @@ class Objective:
     @property
     def shape(self) -> Shape:
         """The shape that the loss gets, without the axis of sequences."""
-        layout = self.passes.layout
-        shape = [*layout.back(torch.empty(1, *self.passes.shape, device="meta")).shape]
-        del shape[layout.axis]
+        shape = [*self.passes.shape_of(1)]
+        del shape[self.passes.layout.axis]
         return tuple(shape)
 
     def shapes(self) -> str:
@@ -249,7 +242,7 @@ def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
     """
     own = tuple(targets.shape[1:])
     if targets.is_floating_point():
-        fits = _without_ones(shape) == _without_ones(own)
+        fits = [size for size in shape if size > 1] == [size for size in own if size > 1]
         require("loss", "None", fits, f"given, for {shown} do not fit squared errors")
         return _squared, "mse_loss"
     second = shape[1:] == own
@@ -273,10 +266,6 @@ def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
     return cross_entropy, "cross_entropy"
 
 
-def _without_ones(shape: Shape) -> list[int]:
-    return [size for size in shape if size != 1]
-
-
 def _squared(predictions: Tensor, targets: Tensor) -> Tensor:
     """Return squared errors where one of the two may have an axis of length 1 more."""
     return functional.mse_loss(predictions, targets.reshape(predictions.shape))
@@ -298,13 +287,10 @@ class Untrained:
         start: Float[Tensor, "1 K"],
         parts: Sequence[tuple[int, Any]],
     ) -> None:
-        """Find the best constant prediction, and what is the same in all pulls.
+        """Find the best constant prediction, from `start` on, and what is the same in all pulls.
 
-        Args:
-            losses: The reader's losses of single sequences, of predictions (B, K) and targets.
-            joint: Their sum, or a share of it that is the same for all.
-            start: A prediction from which the best one is sought.
-            parts: All targets, some at a time, each behind the number of its sequences.
+        `losses` are those of single sequences, `joint` their sum or a share of it, and `parts` all
+        targets, some at a time, each behind the number of its sequences.
         """
         self.losses = losses
         self.constant = best_constant(joint, start, parts)

@@ -1,11 +1,4 @@
-"""The learnability window of your own network, trained elsewhere, on your own data.
-
-In three lines::
-
-    from lwcore.diagnose import diagnose
-    found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
-    found  # or print it, draw it with ``found.plot()``, take ``found.data``
-"""
+"""The call: a network is read, its gradient is measured by lag, and N(ℓ) follows from that."""
 
 from __future__ import annotations
 
@@ -42,7 +35,7 @@ from lwcore.diagnose.contract import (
 from lwcore.diagnose.inferred import inferred
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import Passes
-from lwcore.diagnose.recurrent import Loop, the_recurrence
+from lwcore.diagnose.recurrent import Recurrent, the_recurrence
 from lwcore.diagnose.route import FINITE, Route
 from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
@@ -179,7 +172,7 @@ def diagnose(
         if ahead:
             caveats.append(f"Predictions see {ahead} steps ahead: lag 0 is the last of these.")
         if isinstance(lags, str):
-            looked_at = usual_lags(data.length - 1, _numbers_in(network.chosen.values()))
+            looked_at = usual_lags(data.length - 1, network.n_parameters)
         else:
             looked_at = [int(lag) for lag in lags]
             words = f"up to {data.length - 1}: sequences have {data.length} steps"
@@ -193,15 +186,13 @@ def diagnose(
         "measured_on": f"{read_as(data)}: half gave each lag's direction, half the numbers",
         "n_sequences": int(n_sequences or data.count),
         "seed": int(seed),
+        "length": data.length,
+        "sequences_read": data.count,
+        "end_points": len({*network.passes.ends.tolist()} - {-1}),  # at the most
+        "end_points_drawn": network.ends_drawn,
     }
-    attrs |= settings
     attrs["fingerprint"] = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
-    attrs["length"] = data.length
-    attrs["sequences_read"] = data.count
-    attrs["end_points"] = len({*network.passes.ends.tolist()} - {-1})  # at the most
-    attrs["end_points_drawn"] = network.ends_drawn
-    attrs |= _whose_gradient(network)
-    return Diagnosis(found.assign_attrs(attrs))
+    return Diagnosis(found.assign_attrs(attrs | settings | _whose_gradient(network)))
 
 
 def _read(
@@ -233,7 +224,7 @@ def _read(
         objective.forget()
     network: Route | None = None
     if step is not None:
-        network = Loop(passes, objective, copies.step)
+        network = Recurrent(passes, objective, copies.step)
     elif parameters is None:
         with suppress(ArgumentError):  # if it is no recurrence, uses say what it is
             network = the_recurrence(passes, objective)
@@ -293,11 +284,6 @@ def _repeats(data: Data) -> list[str]:
     return [told]
 
 
-def _numbers_in(parameters: Iterable[Tensor]) -> int:
-    """Return how many numbers some parameters hold together."""
-    return sum(part.numel() for part in parameters)
-
-
 def _whose_gradient(network: Route) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
     every = dict(network.passes.model.named_parameters())
@@ -305,10 +291,9 @@ def _whose_gradient(network: Route) -> dict[str, Any]:
     left_out = {n.partition(".")[0]: None for n, part in every.items() if id(part) not in chosen}
     return {
         "route": network.route,
-        "measured_parameters": _numbers_in(network.chosen.values()),
-        "all_parameters": _numbers_in(every.values()),
+        "measured_parameters": network.n_parameters,
+        "all_parameters": sum(part.numel() for part in every.values()),
         "left_out_names": few([*left_out]),
-        "without_gradient": ", ".join(network.without_gradient),
     }
 
 

@@ -14,15 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lwcore.ambient import placed
-from lwcore.diagnose.contract import Copies, Data, Rows, explained
+from lwcore.diagnose.contract import Copies, Data, Rows, explained, shown
 from lwcore.diagnose.exchange import MIXED, STILL, UNEVEN, Exchange, Layout, Steps, spread
-from lwcore.diagnose.tape import Survey
+from lwcore.diagnose.tape import UNIFORM, Survey
 from lwcore.signatures import require
 
 # for `torch.autograd.grad`: 0 in what is not used
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 TRIED = 8  # sequences on which a model is tried
-_SURVEYED = 32  # on which it is looked at what data move
+SURVEYED = 32  # on which it is looked at what data move
 RUN = 64  # sequences that the model alone is run on at a time
 HELD = 2**23  # numbers in the predictions that are held at a time
 _AHEAD = 4  # a fraction of the steps: so many may all predictions look ahead
@@ -51,8 +51,8 @@ _LATER = (
 _ALONE = (
     "one that predicts for each sequence by itself. Are axes swapped (batch_first=True of the "
     "layers, or batch_first=False here, for inputs (T, B, …)), are these single pairs, which "
-    "torch.utils.data.DataLoader(pairs, 32) makes batches of, or is there a softmax, a scale or a "
-    "normalisation over the batch? Is it the loss? Say that by loss="
+    "torch.utils.data.DataLoader(pairs, 32) makes batches of, or is there a softmax or a scale "
+    "over the batch? Is it the loss? Say that by loss="
 )
 _REACHED = "reached by some input: is the last layer 0, as before training, or a state dead?"
 _NO_LAYOUT = {
@@ -91,7 +91,7 @@ class Passes:
 
     def _refuse_changes(self) -> None:
         """Refuse a model that gives something else the second time, by chance or by a state."""
-        places = self.exchange.some(_SURVEYED)
+        places = self.exchange.some(SURVEYED)
         rows = self.data.inputs[places]
         others = self.data.inputs[places.roll(1)]
         with Survey():  # which refuses what cannot be followed
@@ -105,7 +105,8 @@ class Passes:
         is_same = before.shape == after.shape and before.equal(after)
         told = f"{self.name}, with other predictions the second time"
         require("model", told, is_same or bool(before.isnan().any()), _SAME)
-        self.moved = survey.moved_by(rolled), places  # functions that data move, in this pass
+        is_uniform = survey.names == rolled.names
+        require("model", "other operations for other data", is_uniform, UNIFORM)
         self.exchange.rounding = _FFT_ROUNDING if survey.has_transforms else 0
 
     def given(self, inputs: Rows) -> Tensor:
@@ -133,18 +134,15 @@ class Passes:
 
     def _find_layout(self) -> None:
         """Find the predictions of each sequence, and refuse where sequences are mixed."""
-        (layout,) = self.exchange.layouts(lambda inputs: [self._unfollowed(inputs)])
-        given = self._unfollowed(self.data.inputs[self.exchange.some(TRIED)])
+        with torch.no_grad():
+            (layout,) = self.exchange.layouts(lambda inputs: [self.given(inputs)])
+            given = self.given(self.data.inputs[self.exchange.some(TRIED)])
         self.shown = f"{shown(given)} for {TRIED} sequences"
         if isinstance(layout, str):
             require("model", f"{self.name}, which {layout}", False, _NO_LAYOUT[layout])
             raise AssertionError
         self.layout = layout
         self.shape = layout.front(given).shape[1:]
-
-    def _unfollowed(self, inputs: Rows) -> Tensor:
-        with torch.no_grad():
-            return self.given(inputs)
 
     def _measure_ends(self) -> None:
         """Measure the step at which each prediction is made: the last one that reaches it."""
@@ -180,16 +178,19 @@ class Passes:
         told = f"{self.name}, with predictions that inputs move up to {self.look_ahead} steps later"
         require("model", told, self.look_ahead <= length // _AHEAD, _LATER)
 
+    def shape_of(self, count: int) -> torch.Size:
+        """Return the shape of what the model gives for so many sequences."""
+        return self.layout.back(torch.empty(count, *self.shape, device="meta")).shape
+
     def predictions(self, inputs: Rows) -> Float[Tensor, "B K"]:
         """Return all numbers that the model gives for each sequence, as one row."""
         given = self.given(inputs)
-        count = len(inputs)
-        fits = self.layout.holds(given, count) and self.layout.front(given).shape[1:] == self.shape
+        fits = given.shape == self.shape_of(len(inputs))
         words = (
             f"as {self.shown}. Does it drop axes of length 1, by squeeze()? Then name the axis, "
             "squeeze(-1). Does it do otherwise by what the data hold?"
         )
-        require("predictions", f"{shown(given)} for {count}", fits, words)
+        require("predictions", f"{shown(given)} for {len(inputs)}", fits, words)
         rows = self.layout.front(given).flatten(1)
         require("predictions", "NaN or infinite", bool(rows.isfinite().all()), _FINITE)
         return rows
@@ -210,18 +211,3 @@ class Passes:
         for places in every.split(max(1, HELD // self.shape.numel())):
             parts = [self.alone(self.data.inputs[some]) for some in places.split(self.at_once)]
             yield torch.cat(parts), self.data.targets[places]
-
-
-def shown(given: Any) -> str:
-    """Write which tensors there are in what a model takes or gives."""
-    if isinstance(given, Tensor):
-        return f"{tuple(given.shape)}"
-    if isinstance(given, list | tuple):
-        given = {f"[{place}]": part for place, part in enumerate(given)}
-    if not isinstance(given, Mapping):
-        return f"a {type(given).__name__}"
-    words = []
-    for name, part in given.items():
-        is_tensor = isinstance(part, Tensor)
-        words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
-    return ", ".join(words)

@@ -1,7 +1,8 @@
-"""One recurrence as the core sees it: a module called once in a pass, or once in every step.
+"""One recurrence as the core sees it: a module that is called once in every step.
 
-A hook cuts the graph behind the module, where the gradient of a loss ends; from there on everything
-is read off a `lwcore.trace.Trace` in float64.
+Of PyTorch's layers and of the cells of `lwcore.cells`, which take all steps in one call, a step is
+called in their place. What it gives is cut out of the graph: there the gradient of a loss ends, and
+from there on everything is read off a `lwcore.trace.Trace` in float64.
 """
 
 from __future__ import annotations
@@ -19,63 +20,80 @@ from torch import Tensor, nn
 from torch.func import vjp
 from torch.utils import _pytree as trees
 
+from lwcore import gradient
 from lwcore.cells import GRU, LSTM, Cell
 from lwcore.diagnose.contract import Rows
 from lwcore.diagnose.losses import Objective, close_for
 from lwcore.diagnose.passes import TRIED, ZEROS, Passes
 from lwcore.diagnose.route import FOLLOWED, Route
-from lwcore.diagnose.tape import tensors_in
-from lwcore.gradient import carry_back, first_loss
+from lwcore.diagnose.tape import scan_layers, step_through, tensors_in
 from lwcore.signatures import require
 from lwcore.trace import Trace
 
-_STEPS = 1024  # whose derivatives in the parameters are taken at once
 _ONE = (
     "one recurrence: called once a step with inputs (B, D), the state that it gave a step before, "
     "of real numbers, and nothing else; it reads step k of the inputs at its step k, all its "
     "weights are learned, and all else is within a step. Name its parameters in `parameters`, to "
     "read it by their uses"
 )
+# Layers and cells of PyTorch's whose steps have a derivative in closed form, that of our cells.
+_CLOSED: dict[Any, tuple[Any, Any]] = {
+    nn.LSTM: (nn.LSTM, LSTM),
+    nn.LSTMCell: (nn.LSTM, LSTM),
+    nn.GRU: (nn.GRU, GRU),
+    nn.GRUCell: (nn.GRU, GRU),
+}
 
 
 class Layers(nn.Module):
-    """A stack of PyTorch's recurrent layers as one step of one state, in float64.
+    """A stack of PyTorch's recurrent layers, called once a step: ``(x, states) -> states``.
 
-    The state is all layers' side by side, (h¹, h², …), of an LSTM (h¹, c¹, h², c², …). Inside a
-    step a layer reads what the one below has just written, so that one-step Jacobians hold all
-    paths through time and layers. Of the outputs, h of all layers, the last H are the module's.
+    Inside a step a layer reads what the one below has just written, so that one-step Jacobians hold
+    all paths through time and layers.
     """
 
     def __init__(self, module: Any) -> None:
-        """Take the parameters of a module of one direction and without projections."""
+        """Take a module of one direction and without projections."""
         super().__init__()
-        for name, parameter in module.named_parameters():
-            self.register_parameter(name, parameter)
+        self.module = module
         self.cell: Any = getattr(torch, f"{module.mode.lower()}_cell")
-        self.layers = module.num_layers
-        self.parts = 2 if module.mode == "LSTM" else 1  # of a layer's state, (h, c)
-        self.state_size = self.layers * self.parts * module.hidden_size
-        places = torch.arange(self.state_size).unflatten(0, (self.layers, self.parts, -1))
-        self.shown = places[:, 0].flatten()  # h
-        self.carried = places[:, -1].flatten()  # c of an LSTM
-        family: Any = {"LSTM": LSTM, "GRU": GRU}.get(module.mode)
-        if self.layers == 1 and family is not None:  # the same step, with its derivative
-            self.closed_form = family.from_torch(module).requires_grad_(False).closed_form
 
-    def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
-        """Take one step through all layers, each by PyTorch's own function."""
-        x = x.reshape(-1, x.shape[-1])
-        before = state.reshape(len(x), self.layers, self.parts, -1)
-        after: list[Tensor] = []
-        for layer, past in enumerate(before.unbind(1)):
-            names = [f"weight_ih_l{layer}", f"weight_hh_l{layer}"]
-            names += [f"bias_ih_l{layer}", f"bias_hh_l{layer}"]
-            weights = [getattr(self, name, None) for name in names]
-            own = past.unbind(1) if self.parts > 1 else past[:, 0]
-            new = tensors_in(self.cell(x, own, *weights))
-            after += new
-            x = new[0]  # the layer's h, which the next one reads
-        return torch.cat(after, dim=-1).reshape(state.shape)
+    def forward(self, x: Tensor, states: Sequence[Sequence[Tensor]]) -> list[Any]:
+        """Take one step; a layer's state is (h,), or (h, c) of an LSTM."""
+        return step_through(self.cell, self.module.all_weights, x, states)
+
+    def scan(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Return what the module returns for all steps."""
+        own = self.module
+        axis = int(own.batch_first)
+        parts = tensors_in(state)
+        if state is None:
+            shape = own.num_layers, inputs.shape[1 - axis], own.hidden_size
+            parts = [inputs.new_zeros(shape)] * (2 if own.mode == "LSTM" else 1)
+        shown, *last = scan_layers(self, inputs, parts, axis)
+        return shown, tuple(last) if len(last) > 1 else last[0]
+
+
+class CellStep(nn.Module):
+    """A cell of `lwcore.cells`, called once a step: ``(x, state) -> state``."""
+
+    def __init__(self, module: Cell) -> None:
+        """Take a cell."""
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        """Take one step."""
+        return self.module.step(x, state)
+
+    def scan(self, inputs: Tensor) -> Tensor:
+        """Return what the cell returns for all steps."""
+        state = inputs.new_zeros(len(inputs), self.module.state_size)
+        shown = []
+        for x in inputs.unbind(1):
+            state = self(x, state)
+            shown.append(state[:, self.module.shown])
+        return torch.stack(shown, 1)
 
 
 class Stepped(nn.Module):
@@ -85,8 +103,8 @@ class Stepped(nn.Module):
         """Take a module, and a state that it gave."""
         super().__init__()
         self.module = module
-        self.is_tuple = isinstance(state, tuple)
-        self.shapes = [part.shape[1:] for part in tensors_in(state)]
+        parts, self.spec = trees.tree_flatten(state)
+        self.shapes = [part.shape[1:] for part in parts]
         self.sizes = [shape.numel() for shape in self.shapes]
         self.state_size = sum(self.sizes)
         self.shown = self.carried = slice(None)
@@ -95,10 +113,31 @@ class Stepped(nn.Module):
         """Take one step."""
         rows = state.reshape(-1, self.state_size).split(self.sizes, 1)
         pairs = zip(rows, self.shapes, strict=True)
-        parts = tuple(row.unflatten(1, shape) for row, shape in pairs)
-        after = self.module(x.reshape(-1, x.shape[-1]), parts if self.is_tuple else parts[0])
-        joined = torch.cat([part.flatten(1) for part in tensors_in(after)], 1)
-        return joined.reshape(state.shape)
+        parts = [row.unflatten(1, shape) for row, shape in pairs]
+        after = self.module(x.reshape(-1, x.shape[-1]), trees.tree_unflatten(parts, self.spec))
+        return _joined(tensors_in(after)).reshape(state.shape)
+
+
+def as_steps(module: Any, state: Any) -> Stepped:
+    """Return a step of a module, in float64, from a state that it gave.
+
+    The module is one of `Layers`, one of `CellStep`, or a reader's own. Where its Jacobian has a
+    closed form, that of a cell of `lwcore.cells`, the step has it.
+    """
+    copied: Any = copy.deepcopy(module).cpu().double().requires_grad_(False)
+    found: Any = Stepped(copied, state)
+    own = getattr(copied, "module", copied)
+    if isinstance(own, Cell):
+        found.closed_form = own.closed_form
+    elif type(own) in _CLOSED and getattr(own, "num_layers", 1) == 1:
+        of_torch, family = _CLOSED[type(own)]
+        sizes = own.input_size, own.hidden_size
+        # made without parameters, which would be drawn from PyTorch's own generator
+        layer = of_torch(*sizes, bias=bool(own.bias), device="meta")
+        weights = {f"{name.removesuffix('_l0')}_l0": part for name, part in own.named_parameters()}
+        layer.load_state_dict(weights, assign=True)
+        found.closed_form = family.from_torch(layer).requires_grad_(False).closed_form
+    return found
 
 
 class _Reading(NamedTuple):
@@ -109,61 +148,43 @@ class _Reading(NamedTuple):
 
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector."""
-        return self._whole().sum(0)
+        trace = self.trace
+        step = trace.stepped(trace.inputs, trace.previous)
+        (parts,) = vjp(step, trace.parameters)[1](trace.backpropagate(self.delta))
+        return torch.cat([part.flatten() for part in parts.values()])
 
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
-        trace = self.trace
-        vectors = []
-        for start, rows in self._carried_back(lags):
-            steps = slice(start, start + rows.shape[1])
-            step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
-            (parts,) = vjp(step, trace.parameters)[1](rows)
-            vectors.append(torch.cat([part.flatten() for part in parts.values()]))
-        return torch.stack(vectors)
+        return gradient.lag_vectors(self.trace, self.delta, lags)
 
     def lag_numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
     ) -> Float[Tensor, "2 lags B"]:
         """Return each sequence's part of each lag along its direction, and the whole along it."""
+        trace = self.trace
+        first = gradient.first_loss(self.delta)
         along = []
-        for direction, (start, rows) in zip(directions, self._carried_back(lags), strict=True):
-            along.append(self._each(rows, start) @ direction)
-        return torch.stack([torch.stack(along), directions @ self._whole().mT])
-
-    def _carried_back(self, lags: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
-        """Yield δ carried back by each lag: the first step that it reaches, and the rows."""
-        first = first_loss(self.delta)
-        for lag, rows in carry_back(self.trace, self.delta, lags, first):
-            yield max(first - lag, 0), rows
-
-    def _whole(self) -> Float[Tensor, "B P"]:
-        """Return every sequence's gradient."""
-        return self._each(self.trace.backpropagate(self.delta), 0)
-
-    def _each(self, rows: Tensor, start: int) -> Float[Tensor, "B P"]:
-        """Return every sequence's gradient from some steps on, a part of them at a time."""
-        total: Any = 0
-        for part in rows.split(_STEPS, 1):
-            total += self.trace.gathered_each(part, slice(start, start + part.shape[1]))
-            start += part.shape[1]
-        return total
+        carried = gradient.carry_back(trace, self.delta, lags, first)
+        for direction, (lag, rows) in zip(directions, carried, strict=True):
+            start = max(first - lag, 0)
+            each = trace.gathered_each(rows, slice(start, start + rows.shape[1]))
+            along.append(each @ direction)
+        whole = trace.gathered_each(trace.backpropagate(self.delta))
+        return torch.stack([torch.stack(along), directions @ whole.mT])
 
 
 class ModuleCall(NamedTuple):
-    """A call of a module: what it read, the state it started from, what else it took, and gave."""
+    """A call of a module: what it took, inputs and the state before, and what it gave."""
 
-    read: Any
-    state: Any
-    more: list[Any]
+    taken: list[Any]
     given: Any
 
 
 class Recurrent(Route):
-    """A network with one recurrent module, called once: a `recurrence` for the core, and traces.
+    """A network with one recurrence: a step for the core, and traces.
 
-    The module is PyTorch's or a cell of `lwcore.cells`. Of its calls are kept what it read, the
-    state it started from, and what it gave, as leaves, where the predictions' graph ends.
+    Of the step's calls are kept what it read, the state it started from, and what it gave, as
+    leaves, where the predictions' graph ends.
     """
 
     route = "recurrence"
@@ -171,21 +192,26 @@ class Recurrent(Route):
     def __init__(self, passes: Passes, objective: Objective, module: nn.Module) -> None:
         """Take the calls of a first pass; refuse a model that is not this one recurrence."""
         self.module = module
+        self.step: Any = module
+        if isinstance(module, Cell):
+            self.step = CellStep(module)
+        elif isinstance(module, nn.RNNBase):
+            self.step = Layers(module)
         super().__init__(passes, objective)
         self.exact = close_for(passes.model)
         self.ends_drawn = self.data.length
         _, calls = self._called(self.data.inputs[torch.arange(3)])
-        self._require(self._is_plain(calls))
-        copied = copy.deepcopy(module).cpu().double().requires_grad_(False)
-        self.recurrence = self._recurrence(copied, calls)
-        initial = self._initial(calls, 1)
-        self.kind = (
-            f"{type(module).__name__}, {initial[0, self.recurrence.carried].numel():,} neurons"
-        )
-        n_parameters = sum(part.numel() for part in self.chosen.values())
-        n_states = self.data.length * self.recurrence.state_size
-        self.limit_batch(max(n_states, n_parameters, passes.shape.numel()))
-        self._require(self._reads_own_steps() and self._is_alone() and self._is_read_out_at_once())
+        self._require(is_chain(calls))
+        for call in calls:
+            self._require(len(call.taken) < 3 and call.taken[0].ndim == 2)
+        given = calls[0].given
+        self._require(all(part.is_floating_point() for part in tensors_in(given)))
+        self.recurrence = as_steps(self.step, given)
+        size = self.recurrence.state_size
+        n_neurons = getattr(module, "hidden_size", size) * getattr(module, "num_layers", 1)
+        self.kind = f"{type(module).__name__}, {n_neurons:,} neurons"
+        self.limit_batch(max(self.data.length * size, self.n_parameters, passes.shape.numel()))
+        self._require(self._is_within_a_step() and self._is_read_out_at_once())
 
     def _require(self, is_fit: bool) -> None:
         """Refuse a model that is not one recurrence."""
@@ -197,100 +223,62 @@ class Recurrent(Route):
         own: dict[str, Tensor] = dict(self.module.named_parameters())
         weights = options.get("_flat_weights_names", own)  # of PyTorch's layers, some made anew
         self._require(not has_more and {*weights} == {*own} and learned(self.module))
-        self.time_axis = 1 if options.get("batch_first", True) else 0
         return own
 
     def _called(self, inputs: Rows) -> tuple[Tensor, list[ModuleCall]]:
-        """Return predictions, and the module's calls, with leaves for what they gave."""
-        with recorded([self.module]) as calls:
-            return self.passes.predictions(inputs), calls.get(self.module, [])
-
-    def _is_plain(self, calls: list[ModuleCall]) -> bool:
-        """Say whether the module is called in the one way that is read."""
-        read = calls[0].read if len(calls) == 1 else None
-        return isinstance(read, Tensor) and read.ndim == 3
-
-    def _recurrence(self, copied: Any, _: list[ModuleCall]) -> Any:
-        """Return the module as the core's own, from its copy in float64."""
-        return Layers(copied) if isinstance(copied, nn.RNNBase) else copied
-
-    def _read(self, calls: list[ModuleCall]) -> Tensor:
-        """Return what the module read, (B, T, D), in float64."""
-        return calls[0].read.detach().cpu().double().movedim(self.time_axis, 1)
-
-    def _initial(self, calls: list[ModuleCall], count: int) -> Tensor:
-        """Return the states that it started from, (B, S), in float64."""
-        state = calls[0].state
-        if state is None:
-            return torch.zeros(count, self.recurrence.state_size, dtype=torch.float64)
-        return self._state(tensors_in(state)).detach().cpu().double()
-
-    def _state(self, parts: list[Tensor]) -> Tensor:
-        """Return a state in parts, (layers, B, H) or (B, H), as one vector of each sequence."""
-        by_layer = [part if part.ndim == 3 else part[None] for part in parts]
-        return torch.stack(by_layer, dim=1).permute(2, 0, 1, 3).flatten(1)
-
-    def _state_gradients(self, by_call: list[list[Tensor]]) -> Tensor:
-        """Return gradients in what each call gave as gradients in states, (B, T, S)."""
-        ((outputs, *last),) = by_call
-        steps = outputs.movedim(self.time_axis, 1)
-        places = torch.arange(self.recurrence.state_size)
-        shown = places[self.recurrence.shown]
-        delta = steps.new_zeros(*steps.shape[:2], len(places))
-        delta[..., shown[-outputs.shape[-1] :]] = steps
-        if last:
-            delta[:, -1] += self._state(last)
-        return delta
+        """Return predictions, and the step's calls, with leaves for what they gave."""
+        with ExitStack() as after:
+            if self.step is not self.module:
+                self.module.forward = self.step.scan
+                after.callback(delattr, self.module, "forward")
+            calls = after.enter_context(recorded([self.step]))
+            return self.passes.predictions(inputs), calls.get(self.step, [])
 
     def _delta(self, calls: list[ModuleCall], number: Tensor) -> Tensor:
-        """Return a number's gradients in the states that the module gave, (B, T, S), in float64."""
-        given = tensors_in([call.given for call in calls])
+        """Return a number's gradients in the states that the step gave, (B, T, S), in float64."""
         require("predictions", "without a gradient", number.requires_grad, FOLLOWED)
-        found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
-        gradients = [part.cpu().double() for part in found]
-        n_parts = len(given) // len(calls)  # h and c of an LSTM, say
-        starts = range(0, len(gradients), n_parts)
-        return self._state_gradients([gradients[place : place + n_parts] for place in starts])
+        given = tensors_in([call.given for call in calls])
+        gradients = iter(torch.autograd.grad(number, given, retain_graph=True, **ZEROS))
+        states = []
+        for call in calls:
+            states.append(_joined([next(gradients) for _ in tensors_in(call.given)]))
+        return torch.stack(states, 1).cpu().double()
 
     def read(self, inputs: Rows, targets: Rows) -> _Reading:
         """Return the trace of sequences, and each one's δ."""
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
             total = self.objective.of(predictions, targets).sum()
-        trace = Trace.scan(self.recurrence, self._read(calls), self._initial(calls, len(inputs)))
+        initial = torch.zeros(len(inputs), self.recurrence.state_size, dtype=torch.float64)
+        if len(calls[0].taken) > 1:
+            initial = _joined(tensors_in(calls[0].taken[1])).detach().cpu().double()
+        trace = Trace.scan(self.recurrence, _read(calls), initial)
         return _Reading(trace, self._delta(calls, total))
 
     # Whether it is a recurrence of which all else is within a step
 
-    def _reads_own_steps(self) -> bool:
-        """Say whether step k of the module reads the inputs of step k alone."""
-        length = self.data.length
+    def _is_within_a_step(self) -> bool:
+        """Say whether the recurrence reads step k of the inputs at its step k, and all else, too.
 
-        def reads(inputs: Rows) -> list[Tensor]:
+        No prediction sees earlier inputs where the recurrence always gives the same.
+        """
+
+        def run(inputs: Rows) -> list[Tensor]:
             with torch.no_grad():
                 _, calls = self._called(inputs)
-                return [self._read(calls)]
+                with self.step.register_forward_hook(_constant):
+                    return [_read(calls), self._called(inputs)[0]]
 
-        (times,) = self.passes.exchange.times(reads, self.passes.at_once)
-        is_moved = times.last >= 0
-        if len(is_moved) != length or not is_moved.any(1).all():
+        read, beside = self.passes.exchange.times(run, self.passes.at_once)
+        steps = np.arange(self.data.length)[:, None]
+        if len(read.last) != len(steps) or not (read.last >= 0).any(1).all():
             return False
-        is_own = (times.first == times.last) & (times.last == np.arange(length)[:, None])
-        return bool(is_own[is_moved].all())
-
-    def _is_alone(self) -> bool:
-        """Say whether no prediction sees earlier inputs where the module always gives the same."""
-
-        def beside(inputs: Rows) -> list[Tensor]:
-            with constant(self.module):
-                return [self.passes.alone(inputs)]
-
-        (times,) = self.passes.exchange.times(beside, self.passes.at_once)
-        is_earlier = (times.last >= 0) & (times.first < self.passes.ends.numpy())
-        return not is_earlier.any()
+        is_own = (read.last < 0) | ((read.first == steps) & (read.last == steps))
+        is_earlier = (beside.last >= 0) & (beside.first < self.passes.ends.numpy())
+        return bool(is_own.all() and not is_earlier.any())
 
     def _is_read_out_at_once(self) -> bool:
-        """Say whether predictions are made of the module's state at their own step alone.
+        """Say whether predictions are made of the state at their own step alone.
 
         One prediction may be read out in each sequence at a step of its own, as behind padding:
         Eq. (3) counts from the step of the state.
@@ -310,34 +298,23 @@ class Recurrent(Route):
         return True
 
 
-class Loop(Recurrent):
-    """A network that calls one module once a step: what it gives is its state in the next call."""
+def _read(calls: list[ModuleCall]) -> Float[Tensor, "B T D"]:
+    """Return what a step read, in float64."""
+    return torch.stack([call.taken[0].detach() for call in calls], 1).cpu().double()
 
-    def _is_plain(self, calls: list[ModuleCall]) -> bool:
-        given = tensors_in([call.given for call in calls])
-        is_plain = is_chain(calls) and all(part.is_floating_point() for part in given)
-        return is_plain and all(call.read.ndim == 2 and not call.more for call in calls)
 
-    def _recurrence(self, copied: Any, calls: list[ModuleCall]) -> Any:
-        kind = {nn.LSTMCell: nn.LSTM, nn.GRUCell: nn.GRU, nn.RNNCell: nn.RNN}.get(type(copied))
-        if kind is None:
-            return Stepped(copied, calls[0].given)
-        options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
-        # made without parameters, which would be drawn from PyTorch's own generator
-        sizes = copied.input_size, copied.hidden_size
-        layer = kind(*sizes, bias=copied.bias, device="meta", **options)
-        layer = layer.to_empty(device="cpu").double()
-        layer.load_state_dict({f"{name}_l0": part for name, part in copied.state_dict().items()})
-        return Layers(layer.requires_grad_(False))
+def _joined(parts: Iterable[Tensor]) -> Float[Tensor, "B S"]:
+    """Return the parts of a state as one vector of each sequence."""
+    return torch.cat([part.flatten(1) for part in parts], 1)
 
-    def _read(self, calls: list[ModuleCall]) -> Tensor:
-        return torch.stack([call.read.detach() for call in calls], 1).cpu().double()
 
-    def _state(self, parts: list[Tensor]) -> Tensor:
-        return torch.cat([part.flatten(1) for part in parts], 1)
+def _constant(_: Any, __: Any, given: Any) -> Any:
+    """Return the same for all sequences and steps: other numbers in each feature."""
 
-    def _state_gradients(self, by_call: list[list[Tensor]]) -> Tensor:
-        return torch.stack([self._state(parts) for parts in by_call], 1)
+    def same(part: Tensor) -> Tensor:
+        return torch.linspace(-0.5, 0.5, part.shape[-1]).to(part).expand(part.shape)
+
+    return trees.tree_map_only(Tensor, same, given)
 
 
 @contextmanager
@@ -349,36 +326,15 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Modu
         return part.detach().requires_grad_(part.is_floating_point())
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
-        read, state, *more = *given, *named.values(), None, None
-        more = [part for part in more if part is not None]
-        call = ModuleCall(read, state, more, trees.tree_map_only(Tensor, leaf, returned))
+        taken = [part for part in (*given, *named.values()) if part is not None]
+        call = ModuleCall(taken, trees.tree_map_only(Tensor, leaf, returned))
         calls.setdefault(module, []).append(call)
         return call.given
 
     with ExitStack() as after:
         for module in modules:
-            after.callback(module.register_forward_hook(note, with_kwargs=True).remove)
+            after.enter_context(module.register_forward_hook(note, with_kwargs=True))
         yield calls
-
-
-@contextmanager
-def constant(module: nn.Module) -> Iterator[None]:
-    """Have a module give the same for all sequences and steps: other numbers in each feature."""
-
-    def same(part: Tensor) -> Tensor:
-        if part.ndim < 2:
-            return torch.zeros_like(part)
-        features = torch.linspace(-0.5, 0.5, part.shape[-1])
-        return features.to(part).expand(part.shape)
-
-    def hook(_: Any, __: Any, given: Any) -> Any:
-        return trees.tree_map_only(Tensor, same, given)
-
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def learned(module: nn.Module) -> bool:
@@ -406,17 +362,15 @@ def the_recurrence(passes: Passes, objective: Objective) -> Recurrent:
         within_loops.update([*part.modules()][1:])
     outer = [part for part in loops if part not in within_loops]
     require("model", passes.name, len(outer) == 1, _ONE)
-    return Loop(passes, objective, outer[0])
+    return Recurrent(passes, objective, outer[0])
 
 
 def is_chain(calls: Sequence[ModuleCall]) -> bool:
     """Say whether there are several calls, each from the state that the one before gave."""
-    if len(calls) < 2 or not isinstance(calls[0].read, Tensor):
-        return False
     for before, after in itertools.pairwise(calls):
         given = tensors_in(before.given)
-        state = tensors_in(after.state)
+        state = tensors_in(after.taken[1:2])
         is_same = len(given) == len(state) > 0 and all(map(torch.equal, given, state))
-        if not is_same or not isinstance(after.read, Tensor):
+        if not is_same or not all(isinstance(c.taken[0], Tensor) for c in (before, after)):
             return False
-    return True
+    return len(calls) > 1

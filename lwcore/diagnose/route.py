@@ -7,12 +7,10 @@ model by the uses of its parameters.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from lwcore.ambient import in_double
@@ -27,30 +25,15 @@ _TRIED = 16  # sequences on which it is tried that all adds up
 _ALONE = 4  # of these, sequences that are held against those of each alone
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 FOLLOWED = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
-_LEAVE_OUT = (
+LEAVE_OUT = (
     "Is it torch.vmap, or one of your own? Write a loop in its place, or name in `parameters` "
     "those to look at, without those that it takes"
 )
 _ADDS_UP = (
     "one whose gradient is the sum of its lags. Does a hook change gradients, is there a function "
-    "of your own, torch.vmap or torch.jit.script, or a parameter that is used for all steps at "
-    "once, as by a Fourier transform? If rounding grows in the states, try model.double()"
+    "of your own, torch.autocast, torch.vmap or torch.jit, or a parameter that is used for all "
+    "steps at once, as by a Fourier transform? If rounding grows in the states, try model.double()"
 )
-
-
-class Reading(Protocol):
-    """What a batch of sequences says of lags."""
-
-    def gradient(self) -> Float[Tensor, " P"]:
-        """All lags together, summed over sequences, as one vector."""
-
-    def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
-        """Each lag's part of the gradient, summed over sequences and end points, as one vector."""
-
-    def lag_numbers(
-        self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
-    ) -> Float[Tensor, "2 lags B"]:
-        """Each sequence's part of each lag along its direction, and the whole along it."""
 
 
 class Route(ABC):
@@ -67,18 +50,28 @@ class Route(ABC):
         self.objective = objective
         self.data = passes.data
         self.chosen = self._chosen()
-        self.without_gradient: list[str] = []
+        for part in self.chosen.values():  # frozen ones, too
+            part.requires_grad_()
         self.caveats: list[str] = []
         self.at_once = _AT_ONCE
         self.limit_batch(passes.shape.numel())
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers the parameters hold whose gradient is taken apart."""
+        return sum(part.numel() for part in self.chosen.values())
 
     @abstractmethod
     def _chosen(self) -> dict[str, Tensor]:
         """Return the parameters whose gradient is taken apart."""
 
     @abstractmethod
-    def read(self, inputs: Rows, targets: Rows) -> Reading:
-        """Return what a batch of sequences says of lags."""
+    def read(self, inputs: Rows, targets: Rows) -> Any:
+        """Return what a batch of sequences says of lags.
+
+        It has `gradient`, all lags together; `lag_vectors`, each lag's part, summed over sequences;
+        and `lag_numbers`, of each sequence both along a direction for each lag.
+        """
 
     def limit_batch(self, entries: int) -> None:
         """Read so many sequences at once that their arrays, of so many numbers each, stay small."""
@@ -94,15 +87,13 @@ class Route(ABC):
         sizes = [len(part) for part in wanted]
         generator = torch.Generator().manual_seed(0)
         direction = torch.randn(sum(sizes), generator=generator, dtype=torch.float64)
-        with explained(self.kind, "has a function that cannot be made again", _LEAVE_OUT):
+        with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
             reading = self.read(inputs, targets)
             found = reading.gradient().split(sizes)
             along = reading.lag_numbers(direction[None], [1])[1, 0]
         allowed = self.exact * torch.cat(wanted).norm()
         missing = []
         for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
-            if not bool(gradient.any()):
-                self.without_gradient.append(name)
             if not (own - gradient).norm() <= allowed:  # nor if it is NaN
                 missing.append(name)
         told = f"{few(missing)}, whose gradient is in no lag"
@@ -117,12 +108,12 @@ class Route(ABC):
     def _autograd(self, inputs: Rows, targets: Rows) -> list[Tensor]:
         """Return the gradient of each parameter, as PyTorch has it, as a vector in float64."""
         parameters = [*self.chosen.values()]
-        with followed(parameters):
+        with torch.enable_grad():
             total = self.objective.of(self.passes.predictions(inputs), targets).sum()
             require("predictions", "without a gradient", total.requires_grad, FOLLOWED)
             with explained(self.passes.name, "fails where its gradient is taken", TURN_OFF):
                 parts = torch.autograd.grad(total, parameters, **ZEROS)
-        found = [in_double(in_reals(dense(part))).cpu().flatten() for part in parts]
+                found = [in_double(in_reals(part)).cpu().flatten() for part in parts]
         is_finite = all(bool(part.isfinite().all()) for part in found)
         require("gradient", "NaN or infinite", is_finite, FINITE)
         return found
@@ -141,25 +132,6 @@ class Route(ABC):
         if not found:
             return words
         return f"{words}. Else look at others alone: parameters={[*dict.fromkeys(found)]}"
-
-
-@contextmanager
-def followed(parameters: Sequence[Tensor]) -> Iterator[None]:
-    """Follow gradients of these parameters for a while, of frozen ones, too."""
-    before = [part.requires_grad for part in parameters]
-    for part in parameters:
-        part.requires_grad_()
-    try:
-        with torch.enable_grad():
-            yield
-    finally:
-        for part, is_followed in zip(parameters, before, strict=True):
-            part.requires_grad_(is_followed)
-
-
-def dense(tensor: Tensor) -> Tensor:
-    """Return a tensor that is not sparse."""
-    return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
 def in_reals(tensor: Tensor) -> Tensor:

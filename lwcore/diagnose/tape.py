@@ -8,8 +8,9 @@ seen by `torch.overrides.TorchFunctionMode`, a public interface.
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,6 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.ambient import autocasts
 from lwcore.signatures import require
 
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
@@ -80,18 +80,17 @@ class Call(NamedTuple):
 
 
 class Survey(TorchFunctionMode):
-    """A number for what each function of a pass gives, by which two passes can be compared."""
+    """The names of the functions of a pass."""
 
     def __init__(self) -> None:
         """Begin with no calls."""
         super().__init__()
         self.names: list[str] = []
-        self.prints: list[float] = []
 
     def __torch_function__(
         self, function: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run a function, and note what it gives."""
+        """Run a function, and note its name; refuse what cannot be followed."""
         named = kwargs or {}
         opened = _opened(function, args)
         if opened is not None:
@@ -100,22 +99,8 @@ class Survey(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         is_operator = type(function).__module__.startswith("torch._higher_order_ops")
         require("model", f"{name}()", not (is_operator and name in _OPERATORS), _CONDITIONS)
-        given = function(*args, **named)
         self.names.append(name)
-        total = 0.0
-        try:
-            for part in tensors_in(given):
-                total += _fingerprint(part)
-        except RuntimeError:  # within torch.vmap numbers cannot be read
-            total = 0.0
-        self.prints.append(total)
-        return given
-
-    def moved_by(self, other: Survey) -> set[int]:
-        """Return the numbers of the functions that gave something else in another pass."""
-        require("model", "other operations for other data", self.names == other.names, UNIFORM)
-        pairs = zip(self.prints, other.prints, strict=True)
-        return {number for number, (one, two) in enumerate(pairs) if one != two}
+        return function(*args, **named)
 
     @property
     def has_transforms(self) -> bool:
@@ -123,30 +108,15 @@ class Survey(TorchFunctionMode):
         return any(name.startswith("fft_") for name in self.names)
 
 
-def _fingerprint(part: Tensor) -> float:
-    """Return a number that is another one for other entries, or for these in another order."""
-    part = part.detach()
-    if part.layout is not torch.strided or part.is_meta:
-        return 0.0
-    if part.is_complex():
-        part = torch.view_as_real(part.resolve_conj())
-    flat = part.flatten().to(torch.float64).nan_to_num()
-    weights = torch.arange(1, len(flat) + 1, dtype=torch.float64, device=flat.device).cos()
-    return float(flat @ weights)
-
-
 class Tape(TorchFunctionMode):
     """The calls of a pass that take parameters, in order, and the values that they give.
 
-    `moved` has the numbers of the functions whose value data move, as a `Survey` found them; the
-    tape then makes a plan, which says of each call that takes parameters if it is a use. A pass on
-    other data is taped by that plan.
+    What gives the same for other data is a step on the way: of these the numbers are known, among
+    all functions of a pass that take what carries gradients.
     """
 
-    def __init__(
-        self, parameters: Sequence[Tensor], plan: list[tuple[str, bool]], moved: set[int] | None
-    ) -> None:
-        """Record one pass, by a plan or to make one."""
+    def __init__(self, parameters: Sequence[Tensor], steps: Collection[int]) -> None:
+        """Record one pass, in which some functions are steps on the way."""
         super().__init__()
         self.calls: list[Call] = []
         self.made: list[list[Tensor]] = []  # of each use
@@ -157,10 +127,10 @@ class Tape(TorchFunctionMode):
             self.slots[id(part)] = Slot(place)
             self.origins.append([place])
         self.known: dict[Any, list[Slot]] = {}  # steps on the way that were taken before
-        self.plan = plan
-        self.moved = moved
+        self.steps = steps
         self.n_functions = 0
-        self.n_planned = 0
+        self.names: list[str] = []  # of all calls that take parameters
+        self.numbers: list[int] = []  # of the uses
 
     @property
     def uses(self) -> list[Call]:
@@ -195,16 +165,13 @@ class Tape(TorchFunctionMode):
         if opened is not None:
             with self:
                 return opened(*args, **named)
-        number = self.n_functions
-        self.n_functions += 1
         leaves = trees.tree_leaves((args, named))
+        self.n_functions += any(getattr(part, "requires_grad", False) for part in leaves)
         if self.slots.keys().isdisjoint(map(id, leaves)):
             return function(*args, **named)
-        return self._record(_kept_anew(function), args, named, number)
+        return self._record(_kept_anew(function), args, named)
 
-    def _record(
-        self, function: Any, args: tuple[Any, ...], named: dict[str, Any], number: int
-    ) -> Any:
+    def _record(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Run a function of parameters, and note it as a use or as a step on the way."""
         leaves, spec = trees.tree_flatten((args, named))
         made = function(*args, **named)
@@ -219,25 +186,14 @@ class Tape(TorchFunctionMode):
                 outputs.append(place)
         if not outputs:
             return made  # a shape, say, or what no gradient is followed in
-        name = getattr(function, "__name__", "")
-        is_plain = not autocasts()
-        require("model", f"{name}() in torch.autocast", is_plain, "one without it, to measure")
-        is_use = self._is_use(name, number)
+        self.names.append(getattr(function, "__name__", ""))
+        is_use = self.n_functions not in self.steps
         call = Call(function, held, spec, outputs, is_use, [])
         if is_use:
+            self.numbers.append(self.n_functions)
             return self._note_use(call, made)
         self._note_step(call, leaves, given)
         return made
-
-    def _is_use(self, name: str, number: int) -> bool:
-        """Say whether data move what a function of parameters gives."""
-        if self.moved is not None:
-            self.plan.append((name, number in self.moved))
-        place = self.n_planned
-        self.n_planned += 1
-        fits = place < len(self.plan) and self.plan[place][0] == name
-        require("model", f"{name}() of a parameter for some data alone", fits, UNIFORM)
-        return self.plan[place][1]
 
     def _note_use(self, call: Call, made: Any) -> Any:
         """Keep a use and its values; return what the model goes on with."""
@@ -321,17 +277,36 @@ def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> t
     is_plain = per_layer in (2, 4) and not bidirectional  # a projection is one weight more
     words = "neither: leave its parameters out, by `parameters`, if it is causal"
     require(f"{name}()", "bidirectional or projected", is_plain, words)
+    by_layer = [weights[first : first + per_layer] for first in range(0, len(weights), per_layer)]
     cell = getattr(torch, f"{name}_cell")
-    has_two_states = name == "lstm"
-    time_axis = int(batch_first)
-    steps = list(x.unbind(time_axis))
-    ends = []
-    for layer in range(n_layers):
-        own = weights[layer * per_layer : (layer + 1) * per_layer]
-        now = [part[layer] for part in state] if has_two_states else state[layer]
-        for t, step in enumerate(steps):
-            now = cell(step, now, *own)
-            steps[t] = now[0] if has_two_states else now
-        ends.append(now if has_two_states else (now,))
-    last = [torch.stack(parts) for parts in zip(*ends, strict=True)]
-    return torch.stack(steps, time_axis), *last
+    step = functools.partial(step_through, cell, by_layer)
+    return tuple(scan_layers(step, x, state if name == "lstm" else (state,), int(batch_first)))
+
+
+def scan_layers(step: Any, x: Tensor, parts: Sequence[Tensor], time_axis: int) -> list[Tensor]:
+    """Take all steps of a stack of layers: h of the last one at each, and the parts of its state.
+
+    Parts are h, of an LSTM h and c, (layers, B, H) each; `step` is ``(x, states) -> states``.
+    """
+    states: Any = [*zip(*parts, strict=True)]
+    shown = []
+    for now in x.unbind(time_axis):
+        states = step(now, states)
+        shown.append(states[-1][0])
+    last = [torch.stack(part) for part in zip(*states, strict=True)]
+    return [torch.stack(shown, time_axis), *last]
+
+
+def step_through(
+    cell: Any, weights: Sequence[Sequence[Tensor]], x: Tensor, states: Sequence[Any]
+) -> list[tuple[Tensor, ...]]:
+    """Take one step of a stack of layers by PyTorch's function of a cell: each layer's new state.
+
+    A state is (h,), or (h, c) of an LSTM. A layer reads the new h of the one below.
+    """
+    after = []
+    for state, own in zip(states, weights, strict=True):
+        given = cell(x, state if len(state) > 1 else state[0], *own)
+        after.append(given if isinstance(given, tuple) else (given,))
+        x = after[-1][0]
+    return after

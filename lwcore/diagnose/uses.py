@@ -27,8 +27,8 @@ from lwcore.ambient import in_double, placed
 from lwcore.diagnose.contract import Rows, explained, few
 from lwcore.diagnose.exchange import STILL, Layout, Steps, of_rows, row_axes
 from lwcore.diagnose.losses import Objective
-from lwcore.diagnose.passes import ZEROS, Passes
-from lwcore.diagnose.route import FOLLOWED, TURN_OFF, Route, dense, followed, in_reals
+from lwcore.diagnose.passes import SURVEYED, ZEROS, Passes
+from lwcore.diagnose.route import FOLLOWED, LEAVE_OUT, TURN_OFF, Route, in_reals
 from lwcore.diagnose.tape import UNIFORM, Tape
 from lwcore.signatures import require
 
@@ -52,12 +52,15 @@ _NO_LAG = (
     "Some values are reached by no step of the inputs, as of learned tokens, of padding or of a "
     "first state: their part of the gradient has no lag."
 )
-
 _SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
     "or a flag? Then give the predictions of all steps and leave some out in the loss, or pad on "
     "the left. Is it a maximum over steps? Take torch.logsumexp in its place to measure"
 )
+
+
+# One end point of each sequence, (B,), and the gradient of its loss at all sites.
+_EndPoint = tuple[Tensor, list[Tensor]]
 
 
 class Site(NamedTuple):
@@ -120,7 +123,7 @@ class Replay:
             n_parameters = sum(part.numel() for part in self.theta)
             return torch.zeros(n_parameters, dtype=torch.float64)
         gradients = torch.autograd.grad(values, self.theta, pulls, retain_graph=True, **ZEROS)
-        return torch.cat([in_double(dense(part)).cpu().flatten() for part in gradients])
+        return torch.cat([in_double(part).cpu().flatten() for part in gradients])
 
     @cached_property
     def _backward(self) -> tuple[list[Tensor], Sequence[Tensor]]:
@@ -149,13 +152,6 @@ class Replay:
         return torch.autograd.grad(gradients, u, weights, retain_graph=True, **ZEROS)
 
 
-class _EndPoints(NamedTuple):
-    """One end point of each sequence, (B,), and the gradient of its loss at all sites."""
-
-    end: Tensor
-    gradients: list[Tensor]
-
-
 class _Reading(NamedTuple):
     """A batch of sequences that was run once: the tape of its uses, and the loss behind them."""
 
@@ -180,7 +176,7 @@ class _Reading(NamedTuple):
         with explained(self.uses.kind, "has a gradient that cannot be taken again", TURN_OFF):
             found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
         gradients = iter(found)
-        by_use = [[dense(next(gradients)) for _ in made] for made in self.tape.made]
+        by_use = [[next(gradients) for _ in made] for made in self.tape.made]
         return [site.series(by_use) for site in self.uses.sites]
 
     def weights_at(self, end: Tensor) -> Float[Tensor, "B K"]:
@@ -189,7 +185,7 @@ class _Reading(NamedTuple):
         own = end.to(self.pulls.device)
         return (ends[None] == own[:, None]).to(self.pulls)
 
-    def end_points(self) -> Iterator[_EndPoints]:
+    def end_points(self) -> Iterator[_EndPoint]:
         """Yield end points of all sequences, at the most `ENDS`, with the gradients of the loss.
 
         If there are no more, they are taken one by one. Else they are cut into strata, runs of
@@ -204,27 +200,30 @@ class _Reading(NamedTuple):
             shape = (len(self.predictions),)
             draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
             end = stratum[draws]
-            yield _EndPoints(end, self.value_gradients(self.weights_at(end) * len(stratum)))
+            yield end, self.value_gradients(self.weights_at(end) * len(stratum))
 
     def _replay(self) -> Replay:
         """Return the values as a function of the parameters."""
         return Replay(self.uses.chosen.values(), self.tape, self.uses.sites)
 
+    def _at_lag(self, end_points: Sequence[_EndPoint], lag: int) -> list[Tensor]:
+        """Return ∂E/∂z at each site, of losses at end points in the rows of one lag, else 0."""
+        found = []
+        for place, site in enumerate(self.uses.sites):
+            total: Any = 0
+            for end, gradients in end_points:
+                gradient = gradients[place]
+                is_at = site.is_at(end - lag).to(gradient.device)
+                total = torch.zeros_like(gradient) if isinstance(total, int) else total
+                total[is_at] += gradient[is_at]
+            found.append(total)
+        return found
+
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
         replay = self._replay()
         end_points = list(self.end_points())
-        vectors = []
-        for lag in lags:
-            cotangents = [torch.zeros_like(value) for value in replay.values]
-            for end, gradients in end_points:
-                for site, total, gradient in zip(
-                    self.uses.sites, cotangents, gradients, strict=True
-                ):
-                    is_at = site.is_at(end - lag).to(gradient.device)
-                    total[is_at] += gradient[is_at]
-            vectors.append(replay.vjp(cotangents))
-        return torch.stack(vectors)
+        return torch.stack([replay.vjp(self._at_lag(end_points, lag)) for lag in lags])
 
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector.
@@ -234,16 +233,16 @@ class _Reading(NamedTuple):
         """
         steps = self.end_steps
         is_left = torch.ones_like(self.pulls)
-        total: list[Any] = [0.0] * len(self.uses.sites)
-        for step in sorted({*steps[:1], *steps[-1:], *steps[:: max(1, len(steps) // 6)]}):
+        parts = []
+        for step in steps[:: max(1, len(steps) // 6)]:
             weights = self.weights_at(torch.full((len(self.predictions),), step))
             is_left -= weights
             gradients = self.value_gradients(_LARGE * weights)
-            for place, site in enumerate(self.uses.sites):
-                gradients[place][:, torch.from_numpy(site.times > step)] = 0
-                total[place] = total[place] + gradients[place] / _LARGE
-        rest = self.value_gradients(is_left)
-        return self._replay().vjp([own + more for own, more in zip(rest, total, strict=True)])
+            for site, gradient in zip(self.uses.sites, gradients, strict=True):
+                gradient[:, torch.from_numpy(site.times > step)] = 0
+            parts.append([gradient / _LARGE for gradient in gradients])
+        parts.append(self.value_gradients(is_left))
+        return self._replay().vjp([sum(own) for own in zip(*parts, strict=True)])
 
     def lag_numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
@@ -259,18 +258,12 @@ class _Reading(NamedTuple):
         numbers = []
         for lag, direction in zip(lags, directions, strict=True):
             changes = replay.jvp(direction)
-            along_all = torch.zeros(len(self.predictions), dtype=torch.float64)
-            for change, gradient in zip(changes, whole, strict=True):
-                along_all += in_double(change * gradient).sum((1, 2)).cpu()
-            along_lag = torch.zeros_like(along_all)
-            for end, gradients in end_points:
-                for site, change, gradient in zip(self.uses.sites, changes, gradients, strict=True):
-                    is_at = site.is_at(end - lag).to(gradient.device)
-                    products = in_double(change[is_at] * gradient[is_at]).sum(1)
-                    sequences = is_at.nonzero()[:, 0]  # to which the rows belong
-                    along_lag.index_add_(0, sequences.cpu(), products.cpu())
-            numbers.append(torch.stack([along_lag, along_all]))
-        return torch.stack(numbers, 1)
+            for gradients in (self._at_lag(end_points, lag), whole):
+                total = torch.zeros(len(self.predictions), dtype=torch.float64)
+                for change, gradient in zip(changes, gradients, strict=True):
+                    total += in_double(change * gradient).sum((1, 2)).cpu()
+                numbers.append(total)
+        return torch.stack(numbers).unflatten(0, (-1, 2)).movedim(1, 0)
 
 
 class Uses(Route):
@@ -294,9 +287,7 @@ class Uses(Route):
         for part in self.chosen.values():
             self.exact = max(self.exact, _EXACT.get(part.dtype.to_real(), _COARSE))
         self._find_sites()
-        timeless = self._timeless()
-        if timeless:
-            self._leave_out(timeless)
+        self._leave_out_timeless()
         if any((site.times < 0).any() for site in self.sites):
             self.caveats.append(_NO_LAG)
 
@@ -307,7 +298,10 @@ class Uses(Route):
             wanted = [name for name, part in every.items() if part.requires_grad]
         found: set[int] = set()
         for name in wanted:
-            own = self._named(name)
+            own = set()  # of this name or in a module of this name, tied ones, too
+            for full_name, part in self.passes.model.named_parameters(remove_duplicate=False):
+                if f"{full_name}.".startswith(f"{name}."):
+                    own.add(id(part))
             words = f"of the model's parameters or modules: {few([*every])}"
             require("parameters", name, bool(own), words)
             found |= own
@@ -315,37 +309,26 @@ class Uses(Route):
         require("parameters", self.parameters, bool(found), words)
         return {name: part for name, part in every.items() if id(part) in found}
 
-    def _named(self, name: str) -> set[int]:
-        """Return the ids of the parameters of a name, their own or a module's, tied ones, too."""
-        found = set()
-        for full_name, part in self.passes.model.named_parameters(remove_duplicate=False):
-            if f"{full_name}.".startswith(f"{name}."):
-                found.add(id(part))
-        return found
-
     def read(self, inputs: Rows, targets: Rows) -> _Reading:
         """Read a batch of sequences in one pass."""
         tape, predictions = self._taped(inputs)
         return _Reading(self, tape, predictions, self.objective.gradients(predictions, targets))
 
-    def _taped(self, inputs: Rows, moved: set[int] | None = None) -> tuple[Tape, Tensor]:
+    def _taped(self, inputs: Rows) -> tuple[Tape, Tensor]:
         """Run the model on sequences, with a tape of the calls that take parameters."""
         parameters = [*self.chosen.values()]
-        tape = Tape(parameters, self.plan, moved)
-        with followed(parameters), tape:
+        tape = Tape(parameters, self.steps)
+        with torch.enable_grad(), tape:
             predictions = self.passes.predictions(inputs)
-        fits = moved is not None or tape.n_planned == len(self.plan)
-        require("model", f"{self.kind}, with fewer calls for some data", fits, UNIFORM)
+        fits = self.names in ([], tape.names)
+        require("model", f"{self.kind}, with other uses for some data", fits, UNIFORM)
         return tape, predictions
 
     # Where and when parameters are used
 
     def _find_sites(self) -> None:
         """Find all uses in a trial, and measure the times of their rows."""
-        moved, places = self.passes.moved
-        self.plan: list[tuple[str, bool]] = []
-        trial, predictions = self._taped(self.data.inputs[places], moved)
-        require("predictions", "without a gradient", predictions.requires_grad, FOLLOWED)
+        trial = self._find_uses()
         require("parameters", few([*self.chosen]), bool(trial.made), _SEEN)
         self.sites = self._grouped(trial)
         self.limit_batch(max(self.passes.shape.numel(), sum(prod(s.shape) for s in self.sites)))
@@ -358,6 +341,26 @@ class Uses(Route):
             self.sites[index] = site._replace(axes=axes, times=last)
             is_inside = (last >= 0) & (last < self.data.length - 1)
             self.looks_back |= bool((first < last)[is_inside].any())
+
+    def _find_uses(self) -> Tape:
+        """Tell uses from steps on the way to one: what is the same for other sequences."""
+        places = self.passes.exchange.some(SURVEYED)
+        inputs = self.data.inputs[places]
+        others = self.data.inputs[places.roll(1)]
+        self.steps: set[int] = set()
+        while True:  # what a step gives is known from the next time on
+            self.names: list[str] = []
+            trial, predictions = self._taped(inputs)
+            require("predictions", "without a gradient", predictions.requires_grad, FOLLOWED)
+            self.names = trial.names
+            other, _ = self._taped(others)
+            still: set[int] = set()
+            pairs = zip(trial.numbers, trial.made, other.made, strict=True)
+            with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
+                still.update(n for n, one, two in pairs if all(map(torch.equal, one, two)))
+            if not still:
+                return trial
+            self.steps |= still
 
     def _stacked(self, inputs: Rows) -> list[Tensor]:
         """Return the values at all sites."""
@@ -378,55 +381,46 @@ class Uses(Route):
             for output, value in enumerate(made):
                 addresses.append((use, output))
                 kinds.append((*call.signature, output, value.shape))
-        moved = [pair for pair in zip(kinds, layouts, strict=True) if pair[1] != STILL]
-        known = dict(moved)  # for steps at which nothing moves, as where few neurons fire
-        names = [*self.chosen]
-        groups: dict[Any, Site] = {}
-        for (use, output), kind, found in zip(addresses, kinds, layouts, strict=True):
-            call = trial.uses[use]
-            own = [names[place] for place in trial.sources(call)]
-            name = f"{call.name}() of {', '.join(own)}"
-            layout = self._given(known.get(kind, STILL) if found == STILL else found, name, own)
-            key = (*kind, layout)
-            together = [*groups[key].addresses] if key in groups else []
-            together.append((use, output))
-            shape = layout.front(trial.made[use][output]).shape[1:]
-            whole = (len(together), *shape)
-            groups[key] = Site(name, own, together, layout, whole, (), np.zeros(0, int))
-        return [*groups.values()]
+        pairs = [*zip(kinds, layouts, strict=True)]
+        # for steps at which nothing moves, as where few neurons fire
+        known = dict(pair for pair in pairs if pair[1] != STILL)
+        groups: dict[Any, list[tuple[int, int]]] = {}
+        for address, (kind, found) in zip(addresses, pairs, strict=True):
+            layout = known.get(kind, STILL) if found == STILL else found
+            groups.setdefault((kind, layout), []).append(address)
+        return [self._site(trial, own, layout) for (_, layout), own in groups.items()]
 
-    def _given(self, layout: Layout | str, name: str, own: Sequence[str]) -> Layout:
-        """Return where a value has its sequences; refuse one that has none, or mixes them."""
+    def _site(self, trial: Tape, addresses: list[tuple[int, int]], layout: Layout | str) -> Site:
+        """Return the site of some values; refuse those that have no sequences, or mix them."""
+        use, output = addresses[0]
+        call = trial.uses[use]
+        names = [*self.chosen]
+        own = [names[place] for place in trial.sources(call)]
+        name = f"{call.name}() of {', '.join(own)}"
         if isinstance(layout, str):
             told = f"{name}, whose value {layout}"
             require("parameters", told, False, self.without(_EACH, own))
             raise AssertionError
-        return layout
+        shape = layout.front(trial.made[use][output]).shape[1:]
+        whole = (len(addresses), *shape)
+        return Site(name, own, addresses, layout, whole, (), np.zeros(0, int))
 
-    def _timeless(self) -> list[str]:
-        """Return the parameters that are used on what no step reaches, or at one early step alone.
+    def _leave_out_timeless(self) -> None:
+        """Take parameters out that are used on what no step reaches, or at one early step alone.
 
         As on a category of the whole sequence, or as a first state that is learned.
         """
         times: dict[str, set[int]] = {}
         for site in self.sites:
             for name in site.parameters:
-                times.setdefault(name, set()).update(site.times.tolist())
+                times.setdefault(name, {-1}).update(site.times.tolist())
         last = int(self.passes.ends.max())
-        found = []
-        for name in self.chosen:
-            own = times.get(name, set()) - {-1}
-            is_early = len(own) == 1 and max(own) < last
-            if name in times and (not own or is_early):
-                found.append(name)
-        return found
-
-    def _leave_out(self, names: list[str]) -> None:
-        """Take parameters out of those that are looked at, and say so."""
+        names = [name for name, own in times.items() if len(own) < 3 and max(own) < last]
+        if not names:
+            return
         self.chosen = {name: part for name, part in self.chosen.items() if name not in names}
-        told = f"{few(names)}, and no other"
         words = "some that are used at several steps: nothing can be told by lags of one"
-        require("parameters", told, bool(self.chosen), words)
+        require("parameters", f"{few(names)}, and no other", bool(self.chosen), words)
         self.caveats.append(
             f"Left out: {few(names)}, used on no step of the inputs, or on one early step alone, "
             "so that there is no lag."
