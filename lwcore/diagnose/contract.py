@@ -268,12 +268,8 @@ def _joined(parts: list[Rows], most: int) -> Rows:
     """Return all batches as one."""
     found: list[Any] = []
     for leaves in zip(*(part.leaves for part in parts), strict=True):
-        if leaves[0] is None:
-            found.append(None)
-            continue
-        shapes = {tuple(leaf.shape[1:]) for leaf in leaves}
-        require("shapes in batches", shapes, len(shapes) == 1, _LENGTHS)
-        found.append(torch.cat(leaves)[:most])
+        with explained("batches", "have unlike shapes", f"Lengths must be {_LENGTHS}"):
+            found.append(None if leaves[0] is None else torch.cat(leaves)[:most])
     return Rows(found)
 
 

@@ -126,7 +126,9 @@ class Objective:
         own = targets.map(lambda leaf: placed(leaf, self.passes.device))
         for places in torch.arange(len(predictions)).split(at_once):
             wanted = self.passes.data.targets_form.back(own[places])
-            value = self.loss(self.passes.restored(predictions[places]), wanted)
+            given = self.passes.layout.back(predictions[places].unflatten(1, self.passes.shape))
+            # copies, which it may change
+            value = self.loss(given.clone(memory_format=torch.contiguous_format), wanted)
             words = "one that gives a tensor: a number, or one for each sequence"
             is_tensor = isinstance(value, Tensor)
             require(f"loss ({self.name})", type(value).__name__, is_tensor, words)

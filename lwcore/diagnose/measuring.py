@@ -279,8 +279,8 @@ def _repeats(data: Data) -> list[str]:
     if not count:
         return []
     told = f"{count:,} sequences repeat half or more of another one."
-    words = "worth fewer sequences than their number, and show lags that are not there"
-    warn(f"{told} These are {words}. Take windows that do not overlap, and each sequence once.")
+    words = "These are worth fewer than their number, and show lags that are not there."
+    warn(f"{told} {words} Take windows that do not overlap, and each sequence once.")
     return [told]
 
 

@@ -130,8 +130,6 @@ class Passes:
         require("predictions", shown(given), is_real, _NAME)
         return found[0]
 
-    # What it gives, and when
-
     def _find_layout(self) -> None:
         """Find the predictions of each sequence, and refuse where sequences are mixed."""
         with torch.no_grad():
@@ -199,11 +197,6 @@ class Passes:
         """Return predictions of which no gradient is asked."""
         with torch.no_grad():
             return self.predictions(inputs)
-
-    def restored(self, predictions: Float[Tensor, "B K"]) -> Tensor:
-        """Return predictions as the model gives them, for the loss: a copy, which it may change."""
-        own = self.layout.back(predictions.unflatten(1, self.shape))
-        return own.clone(memory_format=torch.contiguous_format)
 
     def in_parts(self, places: Tensor | None = None) -> Iterator[tuple[Tensor, Rows]]:
         """Yield predictions beside targets, of as many sequences as memory is to hold."""

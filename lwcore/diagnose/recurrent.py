@@ -255,8 +255,6 @@ class Recurrent(Route):
         trace = Trace.scan(self.recurrence, _read(calls), initial)
         return _Reading(trace, self._delta(calls, total))
 
-    # Whether it is a recurrence of which all else is within a step
-
     def _is_within_a_step(self) -> bool:
         """Say whether the recurrence reads step k of the inputs at its step k, and all else, too.
 

@@ -58,7 +58,6 @@ _SAME_END = (
     "the left. Is it a maximum over steps? Take torch.logsumexp in its place to measure"
 )
 
-
 # One end point of each sequence, (B,), and the gradient of its loss at all sites.
 _EndPoint = tuple[Tensor, list[Tensor]]
 
@@ -181,9 +180,7 @@ class _Reading(NamedTuple):
 
     def weights_at(self, end: Tensor) -> Float[Tensor, "B K"]:
         """Return 1 for the predictions of each sequence that are made at its end, else 0."""
-        ends = self.uses.passes.ends.to(self.pulls.device)
-        own = end.to(self.pulls.device)
-        return (ends[None] == own[:, None]).to(self.pulls)
+        return (self.uses.passes.ends[None] == end[:, None]).to(self.pulls)
 
     def end_points(self) -> Iterator[_EndPoint]:
         """Yield end points of all sequences, at the most `ENDS`, with the gradients of the loss.
@@ -324,8 +321,6 @@ class Uses(Route):
         require("model", f"{self.kind}, with other uses for some data", fits, UNIFORM)
         return tape, predictions
 
-    # Where and when parameters are used
-
     def _find_sites(self) -> None:
         """Find all uses in a trial, and measure the times of their rows."""
         trial = self._find_uses()
@@ -428,16 +423,13 @@ class Uses(Route):
         self._find_sites()
 
     def check(self) -> None:
-        """Refuse what does not add up, and sequences that are read out at other steps."""
-        super().check()
-        self._check_readouts()
+        """Refuse what does not add up, and sequences that are read out at other steps.
 
-    def _check_readouts(self) -> None:
-        """Refuse sequences that are read out at other steps, as padded ones at their last real one.
-
-        A prediction of the last step is followed back to the latest row that it is made of, at
-        sites with rows of several times. It must be as late in nearly all sequences.
+        As padded ones at their last real step. A prediction of the last step is followed back to
+        the latest row that it is made of, at sites with rows of several times. It must be as late
+        in nearly all sequences.
         """
+        super().check()
         end = int(self.passes.ends.max())
         generator = torch.Generator("cpu").manual_seed(2)
         latest = []
