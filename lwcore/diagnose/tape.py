@@ -182,10 +182,10 @@ class Tape(TorchFunctionMode):
             held.append(self.slots.get(id(part), data))
         outputs = []
         for place, part in enumerate(given):
-            if getattr(part, "requires_grad", False):
+            if getattr(part, "requires_grad", False) and id(part) not in self.slots:
                 outputs.append(place)
         if not outputs:
-            return made  # a shape, say, or what no gradient is followed in
+            return made  # a shape, what no gradient is followed in, or what was taken
         self.names.append(getattr(function, "__name__", ""))
         is_use = self.n_functions not in self.steps
         call = Call(function, held, spec, outputs, is_use, [])
