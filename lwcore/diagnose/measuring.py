@@ -225,11 +225,15 @@ def _read(
     network: Route | None = None
     if step is not None:
         network = Recurrent(passes, objective, copies.step)
+        network.check()
     elif parameters is None:
         with suppress(ArgumentError):  # if it is no recurrence, uses say what it is
-            network = the_recurrence(passes, objective)
-    network = network or Uses(passes, objective, parameters)
-    network.check()
+            recurrence = the_recurrence(passes, objective)
+            recurrence.check()
+            network = recurrence
+    if network is None:
+        network = Uses(passes, objective, parameters)
+        network.check()
     if time_axis is None and batch_first:
         _ask_for_time_axis(network, data)
     return network

@@ -37,12 +37,7 @@ _ONE = (
     "read it by their uses"
 )
 # Layers and cells of PyTorch's whose steps have a derivative in closed form, that of our cells.
-_CLOSED: dict[Any, tuple[Any, Any]] = {
-    nn.LSTM: (nn.LSTM, LSTM),
-    nn.LSTMCell: (nn.LSTM, LSTM),
-    nn.GRU: (nn.GRU, GRU),
-    nn.GRUCell: (nn.GRU, GRU),
-}
+_CLOSED: dict[Any, Any] = {nn.LSTM: LSTM, nn.LSTMCell: LSTM, nn.GRU: GRU, nn.GRUCell: GRU}
 
 
 class Layers(nn.Module):
@@ -130,7 +125,8 @@ def as_steps(module: Any, state: Any) -> Stepped:
     if isinstance(own, Cell):
         found.closed_form = own.closed_form
     elif type(own) in _CLOSED and getattr(own, "num_layers", 1) == 1:
-        of_torch, family = _CLOSED[type(own)]
+        family = _CLOSED[type(own)]
+        of_torch: Any = nn.LSTM if family is LSTM else nn.GRU
         sizes = own.input_size, own.hidden_size
         # made without parameters, which would be drawn from PyTorch's own generator
         layer = of_torch(*sizes, bias=bool(own.bias), device="meta")
