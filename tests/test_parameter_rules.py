@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.recordings.clock import parameter_conditions
+from benchmarks.recordings.learners import n_parameters
 from book.chapters import clock, dose, parameter_rules
 from lwcore.stats import Interval
 
@@ -26,7 +27,7 @@ def made_up(power, write):
     rows = []
     for seed in clock.SEEDS["parameters"]:
         for condition, width in parameter_conditions():
-            parameters = dose.n_parameters(condition, width)
+            parameters = n_parameters(condition, width)
             needed = 150 * (parameters / 3000) ** power * condition.gate**write
             needed *= (condition.lag / 7) ** 1.5 * np.exp(0.1 * rng.standard_normal())
             varied = asdict(condition) | {"width": width, "parameters": parameters}

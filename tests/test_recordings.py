@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from benchmarks.recordings import clock, dose, stacked, tangent_kernel, visibility
-from book.chapters.dose import Condition, Learner, Regression
+from benchmarks.recordings.learners import Learner, Regression
+from book.chapters.dose import Condition
 from tests.built_book import ROOT
 from tests.networks import flat
 

@@ -10,9 +10,10 @@ import pytest
 from torch import nn
 
 from benchmarks.recordings import mingru_descent, repeat
+from benchmarks.recordings.learners import DESCENTS, TASKS, Learner
 from benchmarks.recordings.repeat import Arm
 from book.chapters import repeat_rules
-from book.chapters.dose import OPTIMIZERS, TASKS, Condition, Learner
+from book.chapters.dose import Condition
 
 SEED = 990  # not of the experiment
 SEEDS = repeat.SEEDS
@@ -25,7 +26,7 @@ def test_the_compiled_descent_is_pytorchs(optimizer, task):
     asked = TASKS[task](7)
     network = repeat.drawn(arm, SEED)
     alone = Learner(Condition("MinGRU", 0.3, task, 7), asked, SEED)
-    descent = OPTIMIZERS[optimizer](alone.parameters())
+    descent = DESCENTS[optimizer](alone.parameters())
     (inputs, targets), index = next(repeat.batches(arm, np.random.default_rng(0)))
     network.descend((inputs, targets), index)
     for chosen in index:

@@ -30,6 +30,7 @@ import pandas as pd
 import torch
 
 from benchmarks.recordings import dose, stacked, visibility
+from benchmarks.recordings.learners import TASKS, Learner, n_parameters
 from benchmarks.recordings.stacked import ENDLESS, Member
 from book.chapters.clock import (
     ARMS,
@@ -43,7 +44,7 @@ from book.chapters.clock import (
     starts,
     taught_starts,
 )
-from book.chapters.dose import GATES, OPTIMIZERS, TASKS, VARIED, Condition, Learner, n_parameters
+from book.chapters.dose import GATES, OPTIMIZERS, VARIED, Condition
 from lwcore.gradient import unit_length
 from lwcore.network import keep_freed_memory
 from lwcore.results import environment, write_atomically

@@ -20,9 +20,8 @@ import pandas as pd
 import torch
 from torch import nn
 
+from benchmarks.recordings.learners import BATCH, CELLS, DESCENTS, TASKS, TESTED, Learner
 from book.chapters.dose import (
-    BATCH,
-    CELLS,
     COUNTS,
     EVERY,
     FOLDER,
@@ -30,11 +29,8 @@ from book.chapters.dose import (
     HALF,
     HIDDEN,
     OPTIMIZERS,
-    TASKS,
-    TESTED,
     VARIED,
     Condition,
-    Learner,
     searches,
     trainings,
 )
@@ -66,7 +62,7 @@ def descended(
     test_inputs, test_targets = task.sample(TESTED, test_rng, fresh=True)
     learner = Learner(condition, task, seed, hidden)
     parameters = [p for p in learner.parameters() if p.requires_grad]
-    descent = OPTIMIZERS[condition.optimizer](parameters)
+    descent = DESCENTS[condition.optimizer](parameters)
 
     def share() -> float:
         with torch.no_grad():

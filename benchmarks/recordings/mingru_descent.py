@@ -1,9 +1,9 @@
 """Descent of one MinGRU with a linear readout, compiled as a whole.
 
 A step on 32 sequences of 21 steps takes a quarter of a millisecond, a twentieth of what it takes
-through autograd. All parameters stand in one vector, which `pack` makes of a
-`book.chapters.dose.Learner`: input weights (D, 2H) with the gate's columns first, biases (2H,),
-readout (O, H) and its biases (O,).
+through autograd. All parameters stand in one vector, which `pack` makes of a `learners.Learner`:
+input weights (D, 2H) with the gate's columns first, biases (2H,), readout (O, H) and its biases
+(O,).
 """
 
 from typing import NamedTuple

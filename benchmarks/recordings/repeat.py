@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from benchmarks.recordings import mingru_descent
-from book.chapters.dose import TASKS, Condition, Data, Learner, Task
+from benchmarks.recordings.learners import TASKS, Data, Learner, Task
+from book.chapters.dose import Condition
 from book.chapters.repeat import FOLDER, HALF, NEARLY_SHUT, OPEN, SEEDS
 from lwcore import cells
 from lwcore.results import environment, write_atomically

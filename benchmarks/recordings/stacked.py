@@ -17,18 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.recordings.learners import BATCH, DESCENTS, TASKS, TESTED, Learner, Task
 from book.chapters.clock import Arm
-from book.chapters.dose import (
-    BATCH,
-    EVERY,
-    HALF,
-    OPTIMIZERS,
-    TASKS,
-    TESTED,
-    Condition,
-    Learner,
-    Task,
-)
+from book.chapters.dose import EVERY, HALF, Condition
 
 ENDLESS = 0  # instead of a number of sequences: every batch is new
 WIDE = 31  # units between cell and readout, which train as many parameters as recurrent weights do
@@ -208,7 +199,7 @@ def train(
     task = TASKS[condition.task](condition.lag)
     test_inputs, test_targets = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
     stack = Stack(members)
-    optimizer = OPTIMIZERS[condition.optimizer](stack.trained())
+    optimizer = DESCENTS[condition.optimizer](stack.trained())
     batches = [_Batches(member, task) for member in members]
     best = np.full(len(members), -np.inf)
     rows: dict[int, dict[str, object]] = {}

@@ -20,11 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
+from benchmarks.recordings import learners
 from benchmarks.recordings.dose import train as train_network
+from benchmarks.recordings.learners import Learner
 from book.chapters import dose
 from book.chapters.clock import KERNEL_COUNTS as COUNTS
 from book.chapters.clock import SEEDS
-from book.chapters.dose import Condition, Learner
+from book.chapters.dose import Condition
 from lwcore.results import environment, write_atomically
 
 FOLDER = Path("book/results/clock")
@@ -65,7 +67,11 @@ def features(model: LastOutputs, inputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def kernel_shares(
-    learner: Learner, task: dose.Task, train: dose.Data, tests: dose.Data, counts: tuple[int, ...]
+    learner: Learner,
+    task: learners.Task,
+    train: learners.Data,
+    tests: learners.Data,
+    counts: tuple[int, ...],
 ) -> dict[int, float]:
     """Measure the best share over `RIDGES` that the kernel explains, for each number of sequences.
 
@@ -113,9 +119,9 @@ def conditions() -> list[Condition]:
 def compare(condition: Condition, seed: int) -> dict[str, object]:
     """Measure what the kernel explains, and train the network on the same sequences."""
     torch.set_num_threads(1)
-    task = dose.TASKS[condition.task](condition.lag)
+    task = learners.TASKS[condition.task](condition.lag)
     train = task.sample(COUNTS[-1], np.random.default_rng([seed, COUNTS[-1]]))
-    tests = task.sample(dose.TESTED, np.random.default_rng([seed, 0]), fresh=True)
+    tests = task.sample(learners.TESTED, np.random.default_rng([seed, 0]), fresh=True)
     shares = kernel_shares(Learner(condition, task, seed), task, train, tests, COUNTS)
     trained = train_network(condition, COUNTS[-1], seed)
     return trained | {f"kernel_{count}": share for count, share in shares.items()}

@@ -22,7 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benchmarks.recordings.dose import SEEDS, conditions, descended
-from book.chapters.dose import TASKS, Condition, Learner
+from benchmarks.recordings.learners import TASKS, Learner
+from book.chapters.dose import Condition
 from lwcore.gradient import carry_back, first_loss, unit_length
 from lwcore.inference import sequences_needed
 from lwcore.results import environment, write_atomically

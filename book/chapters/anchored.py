@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from book.chapters.dose import HIDDEN, TASKS
+from book.chapters.dose import COUNTS, COUNTS_OF_DIGITS, HIDDEN
 from lwcore.stats import Interval, student
 
 # in colours that are told apart in both themes
@@ -54,7 +54,7 @@ def cuts(searches: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (task, *_), group in searches.groupby([*ROW, "seed"]):
-        largest = max(TASKS[task].counts)
+        largest = (COUNTS_OF_DIGITS if task == "digits" else COUNTS)[-1]
         doses = group.sort_values("gate")
         learned = doses[doses["high"].notna()]
         if learned.empty:
