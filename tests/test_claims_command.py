@@ -22,7 +22,7 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     assert re.search(r"^ +2 refuted as stated$", output, re.MULTILINE)
     code, output = lw(*command, "--id", name)
     assert code == 0
-    for word in ("as stated: ", "must be ≤ 10⁻¹⁰: fails", "instead: ", "smallest counterexample: "):
+    for word in ("as stated: ", "must be ≤ 10⁻¹⁰: fails", "instead: ", "Smallest counterexample: "):
         assert word in output
     code, output = lw(*command, "--id", "nonsense")
     assert (code, "id = 'nonsense': must be one of" in output) == (2, True)

@@ -9,7 +9,7 @@ are filled in when a page is written: no page holds a verdict or a number of its
 """
 
 import re
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 
 import executed
@@ -35,19 +35,16 @@ SIGNS = {
 SHORT = {
     Verdict.HOLDS: "holds",
     Verdict.CONDITION: "on a condition",
-    Verdict.LATER: "later versions",
+    Verdict.LATER: "in later versions",
     Verdict.MISPRINT: "misprint",
     Verdict.PART: "true in a part",
     Verdict.REFUTED: "refuted",
     Verdict.OPEN: "open",
 }
-# where a number stands in front: 2 hold, 1 in later versions
-COUNTED = SHORT | {Verdict.LATER: "in later versions"}
-SEVERAL = COUNTED | {Verdict.HOLDS: "hold", Verdict.MISPRINT: "misprints"}
+SEVERAL = SHORT | {Verdict.HOLDS: "hold", Verdict.MISPRINT: "misprints"}
 PAPERS = {
     "livi": "Livi",
     "cayci": "Cayci & Eryilmaz",
-    "code": "Livi's public code",
     "ours": "This book",
 }
 
@@ -66,12 +63,8 @@ class measured(nodes.Inline, nodes.TextElement):
     """A measured number."""
 
 
-class ledger(nodes.General, nodes.Element):
-    """The table of all claims."""
-
-
-class tally(nodes.General, nodes.Element):
-    """The number of claims of each kind for each verdict."""
+class table(nodes.General, nodes.Element):
+    """A table of claims, or of the number of claims for each verdict."""
 
 
 class ClaimRole(SphinxRole):
@@ -114,22 +107,14 @@ class MeasuredRole(SphinxRole):
         return [measured(claim=name, reading=position, form=form)], []
 
 
-class Ledger(SphinxDirective):
-    """The table of all claims, or with the argument ``code`` of those on the papers' code."""
+class Table(SphinxDirective):
+    """The table of all claims; of those on the papers' code, or the counts of verdicts, if named."""
 
     optional_arguments = 1
 
     def run(self):
         """Mark the place, which is filled in when the page is written."""
-        return [ledger(of_code=self.arguments == ["code"])]
-
-
-class Tally(SphinxDirective):
-    """The counts of verdicts."""
-
-    def run(self):
-        """Mark the place, which is filled in when the page is written."""
-        return [tally()]
+        return [table(of="".join(self.arguments))]
 
 
 def reading_with(words, claim):
@@ -164,44 +149,28 @@ def forget(app, env, docname):
 
 def measure(app, env):
     """Gather what the chapters measured; all pages are written again where anything changed."""
-    measured_now = outcomes_of_chapters(env)
-    for name in sorted(set(registry()) - set(measured_now)):
-        log.warning("claim %r is measured in no chapter", name, type="ledger")
-    for name in sorted(set(registry()) - set(claim_places(env))):
-        log.warning("claim %r has no badge in any chapter", name, type="ledger")
-    before = getattr(env, "outcomes", {})
-    env.outcomes = {name: measured_now[name] for name in registry() if name in measured_now}
-    return [] if before == env.outcomes else sorted(env.all_docs)
-
-
-def outcomes_of_chapters(env):
-    """Read what the chapters' executions have measured, by claim; warn of what is not in order."""
     by_name = {}
     before = getattr(env, "outcomes_by_key", {})
     env.outcomes_by_key = {}
     for page, path in notebooks(env).items():
         key = page, env.notebook_keys[page]
-        try:
-            outcomes = before[key] if key in before else outcomes_of(path, page)
-        except KeyError as unknown:
-            message = "claim %s is measured here, and no file in book/claims has it"
-            log.warning(message, unknown, location=page, type="ledger")
-            continue
-        if outcomes is None:  # it failed
-            continue
-        env.outcomes_by_key[key] = outcomes
-        for outcome in outcomes:
+        notebook = None if key in before else executed.find(path)
+        if notebook:
+            before[key] = list(gathered(notebook, page))
+        env.outcomes_by_key[key] = before.get(key, [])  # none of a notebook that failed
+        for outcome in env.outcomes_by_key[key]:
             name = outcome.claim.id
             if name in by_name:
                 log.warning("claim %r is measured twice", name, location=page, type="ledger")
             by_name[name] = outcome
-    return by_name
-
-
-def outcomes_of(path, page):
-    """Read what a chapter's execution has measured; None where it has left nothing."""
-    notebook = executed.find(path)
-    return list(gathered(notebook, page)) if notebook else None
+    for name in registry():
+        if name not in by_name:
+            log.warning("claim %r is measured in no chapter", name, type="ledger")
+        if name not in claim_places(env):
+            log.warning("claim %r has no badge in any chapter", name, type="ledger")
+    old = getattr(env, "outcomes", {})
+    env.outcomes = {name: by_name[name] for name in registry() if name in by_name}
+    return [] if old == env.outcomes else sorted(env.all_docs)
 
 
 def store(app, error):
@@ -222,13 +191,11 @@ def fill_in(app, doctree, docname):
             node.replace_self(common_badge(app, names))
     for node in list(doctree.findall(measured)):
         outcome = app.env.outcomes.get(node["claim"])
-        number = quoted(outcome, node) if outcome else UNKNOWN
+        number = outcome.printed(node["reading"], node["form"]) if outcome else UNKNOWN
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
-    for node in list(doctree.findall(ledger)):
-        table = ledger_html(app, docname, node["of_code"])
-        node.replace_self(nodes.raw("", table, format="html"))
-    for node in list(doctree.findall(tally)):
-        node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
+    for node in list(doctree.findall(table)):
+        of_node = tally_html if node["of"] == "tally" else ledger_html
+        node.replace_self(nodes.raw("", of_node(app, docname, node["of"]), format="html"))
     for cell in doctree.findall(nodes.container):
         if "tag_claim" in cell["classes"]:
             lead_to_claims(app, docname, cell)
@@ -244,13 +211,6 @@ def lead_to_claims(app, docname, cell):
     children = [link(app, docname, name, f"{name} in the ledger", "row") for name in names]
     children.append(nodes.reference("", "fold", internal=True, refid=f"claim-{names[0]}"))
     cell.insert(0, nodes.paragraph("", "", *children, classes=["claim-links"]))
-
-
-def quoted(outcome, node):
-    """Print a measured number in the form that a sentence asks for."""
-    position = node["reading"]
-    reading = outcome.claim.readings[position]
-    return reading.printed(outcome.measured[position], node["form"])
 
 
 def link(app, docname, claim, text, style):
@@ -277,32 +237,23 @@ def badge_of(app, docname, name):
 def common_badge(app, names):
     """Make the badge of several claims: their verdicts as a link to all of them."""
     verdicts = [app.env.outcomes[name].verdict for name in names if name in app.env.outcomes]
-    if len(verdicts) == len(names) and len(set(verdicts)) == 1:
-        verdict = verdicts[0]
-        text = f"{SIGNS[verdict]} {SHORT[verdict]}"
-        style = f"claim-{verdict.name.lower()}"
-    else:
-        text = counted_in_words(names, verdicts)
-        style = "claim-several"
-    address = f"#behind-{names[0]}"
-    shown = nodes.reference("", text, internal=True, refuri=address, classes=["claim", style])
-    # a reader who hears the page hears what the badge unfolds
-    shown += nodes.inline("", f": {', '.join(names)}", classes=["visually-hidden"])
-    return nodes.inline("", "", shown, ids=[f"claims-{names[0]}"])
-
-
-def counted_in_words(names, verdicts):
-    """Say how many claims have which verdict: ``2 hold · 1 open``."""
     parts = []
     for verdict in Verdict:
         number = verdicts.count(verdict)
-        names_of_verdicts = COUNTED if number == 1 else SEVERAL
+        words = SHORT if number == 1 else SEVERAL
         if number:
-            parts.append(f"{number} {names_of_verdicts[verdict]}")
-    missing = len(names) - len(verdicts)
-    if missing:
-        parts.append(f"{missing} {UNKNOWN}")
-    return " · ".join(parts)
+            parts.append(f"{number} {words[verdict]}")
+    text = " · ".join(parts) or UNKNOWN
+    style = "claim-several"
+    if len(parts) == 1:
+        text = f"{SIGNS[verdicts[0]]} {SHORT[verdicts[0]]}"
+        style = f"claim-{verdicts[0].name.lower()}"
+    shown = nodes.reference(
+        "", text, internal=True, refuri=f"#behind-{names[0]}", classes=["claim", style]
+    )
+    # a reader who hears the page hears what the badge unfolds
+    shown += nodes.inline("", f": {', '.join(names)}", classes=["visually-hidden"])
+    return nodes.inline("", "", shown, ids=[f"claims-{names[0]}"])
 
 
 def claims_behind(app, docname, names):
@@ -340,22 +291,28 @@ def unfold_behind(paragraph, unfolded):
     siblings.insert(siblings.index(paragraph) + 1, unfolded)
 
 
-def tally_html(app, docname):
+def tally_html(app, docname, of):
     """Count what the papers say, by kind and verdict, each count leading to its rows."""
     counted = counts_by_kind(app.env.outcomes.values())
     page = app.builder.get_relative_uri(docname, PAGE)
     return render("tally.html", counts=counted, short=SHORT, page=page)
 
 
-def ledger_html(app, docname, of_code):
+def ledger_html(app, docname, of):
     """Make the table of the claims on the paper's public code, or of all others."""
     listed = []
     for outcome in app.env.outcomes.values():
-        if (outcome.claim.paper == "code") == of_code:
+        if (outcome.claim.paper == "code") == (of == "code"):
             listed.append(outcome)
-    rows = [row(app, docname, outcome) for outcome in listed]
-    papers = {} if of_code else {key: name for key, name in PAPERS.items() if key != "code"}
-    return render("ledger.html", counts=counts(listed), papers=papers, kinds=Kind, rows=rows)
+    return render(
+        "ledger.html",
+        outcomes=listed,
+        counts=counts(listed),
+        papers={} if of else PAPERS,
+        kinds=Kind,
+        chapter_of=partial(chapter_of, app, docname),
+        address_of=partial(address_of, app, docname),
+    )
 
 
 def render(template, **values):
@@ -365,36 +322,13 @@ def render(template, **values):
     return environment.get_template(template).render(signs=SIGNS, **values)
 
 
-def row(app, docname, outcome):
-    """Gather what the table says of a claim."""
-    claim = outcome.claim
-    place = claim_places(app.env).get(claim.id, outcome.chapter)
+def chapter_of(app, docname, outcome):
+    """Name the chapter with a claim's badge, and the place there that measures it."""
+    name = outcome.claim.id
+    place = claim_places(app.env).get(name, outcome.chapter)
     anchor = "measured" if outcome.chapter == place else "claim"
-    readings = []
-    for reading, number in outcome.pairs:
-        holds = {True: "holds", False: "fails", None: "left open"}[reading.holds(number)]
-        readings.append((reading, reading.printed(number), holds))
-    telling, number = outcome.pairs[claim.telling(outcome.measured)]
-    return {
-        "outcome": outcome,
-        "readings": readings,
-        "remarks": {
-            "Why it is open": outcome.why,
-            "Settled by the configuration alone": claim.fixed,
-            "Smallest counterexample": outcome.counterexample,
-            "It could be put as": outcome.fair,
-            "Changed after a number had been seen": claim.seen,
-        },
-        "code": [(name, address_of(app, docname, name)) for name in claim.code],
-        "found": telling.printed(number),
-        "value": number.value,
-        "rule": telling.rule,
-        "rank": list(Verdict).index(outcome.verdict),
-        "chapter": {
-            "title": app.env.titles[place].astext().partition(":")[0],
-            "address": f"{app.builder.get_relative_uri(docname, place)}#{anchor}-{claim.id}",
-        },
-    }
+    address = f"{app.builder.get_relative_uri(docname, place)}#{anchor}-{name}"
+    return app.env.titles[place].astext().partition(":")[0], address
 
 
 def address_of(app, docname, name):
@@ -403,35 +337,17 @@ def address_of(app, docname, name):
     return known and f"{app.builder.get_relative_uri(docname, known.docname)}#{known.node_id}"
 
 
-def bring_table(app, pagename, templatename, context, doctree):
-    """Put DataTables, which sorts and searches the ledger, on its page and no other."""
-    if '<table class="ledger"' not in context.get("body", ""):
-        return
-    source = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
-    whole, _, exports = source.rpartition("export{")
-    # export{a as b,c as default};
-    pairs = exports.partition("}")[0].split(",")
-    (name,) = (pair.removesuffix(" as default") for pair in pairs if pair.endswith(" as default"))
-    bundle = Path(app.outdir) / "_static" / "datatables.js"
-    # a module would not load from a folder
-    bundle.write_text(f"(() => {{{whole}\nwindow.DataTable = {name};}})();", encoding="utf-8")
-    app.add_js_file(bundle.name, loading_method="defer")
-    app.add_js_file("ledger.js", loading_method="defer")
-
-
 def setup(app):
     """Connect roles, directives and what fills them in."""
-    for node in (badge, measured, ledger, tally):
+    for node in (badge, measured, table):
         app.add_node(node)
     app.add_role("claim", ClaimRole())
     app.add_role("measured", MeasuredRole())
-    app.add_directive("ledger", Ledger)
-    app.add_directive("tally", Tally)
+    app.add_directive("ledger", Table)
     registry()  # a file of claims that cannot be read ends the build, which names it
     app.connect("env-purge-doc", forget)
     app.connect("env-updated", measure)
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
-    app.connect("html-page-context", bring_table)
     # pages that were read when a badge named one claim only are read again
     return {"env_version": 3}

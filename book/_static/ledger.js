@@ -1,18 +1,20 @@
-/* The ledger's table: DataTables sorts it and searches it; lists choose verdict, kind and paper, and an address can choose for them. */
+/* The ledger's table: lists choose verdict, kind and paper, a field looks for words, and an address can choose for them. */
 (() => {
-  const table = document.getElementById("ledger");
+  const rows = [...document.querySelectorAll("#ledger tbody tr")];
   const lists = Object.fromEntries(["verdict", "kind", "paper"].map((name) => [name, document.getElementById(`ledger-${name}`)]));
+  const words = document.getElementById("ledger-words");
   for (const [name, value] of new URLSearchParams(location.search)) if (name in lists) lists[name].value = value;
-  const chosen = (row) => Object.entries(lists).every(([name, list]) => !list.value || row.dataset[name] === list.value);
-  DataTable.ext.search.push((settings, data, index) => settings.nTable !== table || chosen(settings.aoData[index].nTr));
-  const shown = new DataTable(table, {
-    paging: false,
-    order: [],
-    autoWidth: false,
-    layout: { topStart: "info", topEnd: "search", bottomStart: null, bottomEnd: null },
-    language: { info: "_TOTAL_ claims", infoEmpty: "no claim", infoFiltered: "of _MAX_", search: "Search ", zeroRecords: "No claim fits." },
-  });
-  for (const list of Object.values(lists)) list.addEventListener("change", () => shown.draw());
+  const choose = () => {
+    const wanted = words.value.toLowerCase().split(/\s+/);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      const fits = Object.entries(lists).every(([name, list]) => !list.value || row.dataset[name] === list.value);
+      row.hidden = !(fits && wanted.every((word) => text.includes(word)));
+    }
+    const shown = rows.filter((row) => !row.hidden).length;
+    document.getElementById("ledger-count").textContent = shown < rows.length ? `${shown} of ${rows.length} claims` : `${shown} claims`;
+  };
+  for (const control of [...Object.values(lists), words]) control.addEventListener("input", choose);
   const open = () => {
     const row = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!row?.matches?.("tr")) return;
@@ -20,5 +22,6 @@
     row.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", open);
+  choose();
   open();
 })();

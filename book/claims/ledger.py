@@ -106,6 +106,11 @@ class Outcome:
         """Each reading of the claim, with its number."""
         return list(zip(self.claim.readings, self.measured, strict=True))
 
+    def printed(self, position: int, form: str = "table") -> str:
+        """Print what was measured for the reading at a place among the claim's."""
+        reading, number = self.pairs[position]
+        return reading.printed(number, form)
+
     @property
     def why(self) -> str:
         """Why nothing was decided, where nothing was."""
@@ -130,6 +135,18 @@ class Outcome:
             "the paper reports it of its own networks, which are not at hand; ours, in their "
             "place, do otherwise."
         )
+
+    @property
+    def remarks(self) -> dict[str, str]:
+        """What there is to say of the claim besides its readings."""
+        said = {
+            "Why it is open": self.why,
+            "Settled by the configuration alone": self.claim.fixed,
+            "Smallest counterexample": self.counterexample,
+            "It could be put as": self.fair,
+            "Changed after a number had been seen": self.claim.seen,
+        }
+        return {label: text for label, text in said.items() if text}
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -214,14 +231,7 @@ def in_full(outcome: Outcome) -> str:
     claim = outcome.claim
     lines = [f"{claim.id}: {outcome.verdict} ({claim.kind})", f"  {claim.place}: {claim.says}"]
     lines += [f"  {line}" for line in readings_in_words(outcome)]
-    remarks = {
-        "open because": outcome.why,
-        "settled by the configuration": claim.fixed,
-        "smallest counterexample": outcome.counterexample,
-        "could be put as": outcome.fair,
-        "changed after a number had been seen": claim.seen,
-    }
-    lines += [f"  {label}: {remark}" for label, remark in remarks.items() if remark]
+    lines += [f"  {label}: {remark}" for label, remark in outcome.remarks.items()]
     return "\n".join(lines)
 
 
