@@ -7,11 +7,7 @@ MathJax and charts are drawn by their own Vega, as SVG, in their first position.
 """
 
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from urllib.parse import urlsplit
@@ -31,7 +27,6 @@ WIDTH = 643  # pixels of the text's width on paper: 170 mm at 96 a inch
 PATIENCE = 300_000  # milliseconds for a step of the browser
 FOOTER = '<p style="width: 100%; font: 8px sans-serif; text-align: center" class="pageNumber"></p>'
 UNWANTED = ".headerlink, .eq-code, .ledger-controls, .toctree-wrapper, .viewcode-link, details.hide"
-POINTERS = ("id", "for", "aria-labelledby", "aria-describedby")
 
 # Formulas are set, charts are drawn, and what is wider than the paper is made smaller.
 READY = "async () => { await MathJax.startup.promise; await document.fonts.ready; }"
@@ -60,10 +55,8 @@ def article(name: str, pages: Sequence[str]) -> Tag:
         node.decompose()
     for node in whole.select("details"):
         node["open"] = ""
-    for node in whole.find_all(True):
-        for pointer in POINTERS:
-            if pointer in node.attrs:
-                node[pointer] = anchor(name, node[pointer])
+    for node in whole.select("[id]"):
+        node["id"] = anchor(name, node["id"])
     for picture in whole.find_all("img"):
         picture.attrs.pop("loading", None)  # all are printed
         picture["src"] = normpath(join(dirname(name), picture["src"]))
@@ -95,36 +88,13 @@ def book(pages: Sequence[str]) -> str:
             scripts.append(text.replace("../_static", "_static"))
     style = (ROOT / "book" / "pdf.css").read_text(encoding="utf-8")
     colours = read(CHARTS).select_one('link[href*="pygments.css"]')["href"].replace("../", "")
-    articles = [article(name, pages) for name in pages]
-    contents = []
-    for name, made in zip(pages, articles, strict=True):
-        contents.append(
-            f"<li><a href='#{anchor(name)}'>{made.find('h1').decode_contents()}</a></li>"
-        )
+    articles = "".join(str(article(name, pages)) for name in pages)
     return f"""<!DOCTYPE html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Learnability Window, a living paper</title>
 <link rel="stylesheet" href="{colours}"><style>{style}</style>{"".join(scripts)}</head><body>
 <header><p class="title">Learnability Window,<br>a living paper</p>
 <p class="edition">Printed from the built book, revision {revision()[:12]}. The pages have more: charts with sliders, a ledger to search, notebooks to download.</p></header>
-<nav><ul>{"".join(contents)}</ul></nav>
-{"".join(map(str, articles))}</body></html>"""
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Serve files without a line on the screen for each."""
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine; give the address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+{articles}</body></html>"""
 
 
 def make(pdf: Path, pages: Sequence[str]) -> None:
@@ -134,12 +104,13 @@ def make(pdf: Path, pages: Sequence[str]) -> None:
     margin = dict.fromkeys(("top", "bottom", "left", "right"), "20mm")
     footer = {"display_header_footer": True, "header_template": " ", "footer_template": FOOTER}
     try:
-        with served(BOOK) as site, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        with sync_playwright() as playwright:
+            options_of_browser = ["--no-sandbox", "--allow-file-access-from-files"]
+            browser = playwright.chromium.launch(executable_path=BROWSER, args=options_of_browser)
             page = browser.new_page(viewport={"width": WIDTH, "height": 900})
             page.set_default_timeout(PATIENCE)
             page.emulate_media(media="print", color_scheme="light")
-            page.goto(f"{site}/{WHOLE.name}")
+            page.goto(WHOLE.as_uri())
             page.evaluate(READY)
             page.wait_for_function(DRAWN)
             page.evaluate(FIT)

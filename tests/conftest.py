@@ -4,6 +4,9 @@ import os
 import shutil
 import socket
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -60,13 +63,21 @@ def small_run():
     return run(Config.named("smoke").replace(models=models), progress=False)
 
 
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without a line on the screen for each."""
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
 @pytest.fixture(scope="session")
 def site():
     """Serve the built book on this machine; give its address."""
-    from book import pdf
-
-    with pdf.served(BOOK) as address:
-        yield f"{address}/"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=BOOK))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="session")

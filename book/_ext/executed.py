@@ -13,7 +13,6 @@ import hashlib
 import json
 import re
 import sys
-import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,6 @@ from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
-LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution
 TIMEOUT = 900
 PACKAGES = ("lwcore", "book", "benchmarks")
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else each kernel warns
@@ -43,6 +41,12 @@ import json as _json
 _data = {_name for _name in _opened if not _name.endswith(".py") and "__pycache__" not in _name}
 _modules = {getattr(_module, "__file__", None) or "" for _module in list(_sys.modules.values())}
 print(_json.dumps(sorted(_data | _modules)))"""
+
+
+def is_notebook(path):
+    """Say whether a page is a notebook: its front matter names a kernel."""
+    front_matter = path.read_text(encoding="utf-8").partition("\n---")[0]
+    return "\nkernelspec:" in front_matter
 
 
 def read(path):
@@ -215,11 +219,8 @@ def executed(path, notebook=None):
         if kept_cells is not None:
             return kept_cells
         before = key(path)
-        start = time.perf_counter()
-        used = run(notebook, path.parent)
-        seconds = time.perf_counter() - start
+        beyond_reach = run(notebook, path.parent) - reach(path)
         # SHA256SUMS verifies, and adds nothing
-        beyond_reach = used - reach(path)
         unknown = sorted(str(file) for file in beyond_reach if file.name != "SHA256SUMS")
         if unknown:
             raise RuntimeError(
@@ -227,15 +228,12 @@ def executed(path, notebook=None):
                 "in the notebook's code."
             )
         if before == key(path):  # else something was edited meanwhile
-            facts = {"execution_seconds": seconds, "key": before, "notebook": place(path)}
+            facts = {"key": before, "notebook": place(path)}
             from jupyter_cache.base import CacheBundleIn
 
             bundle = CacheBundleIn(notebook, str(path), data=facts)
             with store() as kept:
                 kept.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
-        entry = {"notebook": place(path), "key": before, "seconds": round(seconds, 1)}
-        with lock(), LOG.open("a") as log:
-            log.write(json.dumps(entry) + "\n")
     code_cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     return nbformat.from_dict({**notebook, "cells": code_cells})
 

@@ -1,7 +1,6 @@
 """What the book asks of Sphinx beyond Jupyter Book: pages and charts that load nothing from
 elsewhere."""
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -40,17 +39,11 @@ def watch_assets(app, config):
 
     Sphinx would keep the old ones.
     """
-    digest = hashlib.sha256()
-    folders = ("book/_static", "book/_templates", "book/_ext", "book/results")
-    paths = [
-        ROOT / "book" / "notation.md",
-        *(path for folder in folders for path in (ROOT / folder).rglob("*.*")),
-    ]
-    for path in sorted(paths):
-        if path.is_file() and path.suffix != ".nc" and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(ROOT).as_posix().encode())
-            digest.update(path.read_bytes())
-    config.page_assets = digest.hexdigest()
+    paths = [ROOT / "book" / "notation.md"]
+    for folder in ("_static", "_templates", "_ext"):
+        paths += (ROOT / "book" / folder).rglob("*.*")
+    stamps = [(str(path), path.stat().st_mtime_ns) for path in paths if path.suffix != ".pyc"]
+    config.page_assets = str(sorted(stamps))
 
 
 def name_repository(app, config):
@@ -98,8 +91,7 @@ def trim_mathjax(app, config):
 def mend_page(app, pagename, templatename, context, doctree):
     """Mend what those who hear the page would stumble over, and leave out what no page uses.
 
-    Thebe is left out, which would be fetched from elsewhere.
-    The style of cards and tabs goes where there are none. Folded code is named by the text it
+    Thebe is left out, which would be fetched from elsewhere. Folded code is named by the text it
     shows, an entry of the contents that unfolds by its title, and works in a bibliography are items
     of its list. A signature on several lines is a list of parameters, not of definitions without
     terms, and the empty corner of a table heads nothing. What may scroll can be reached by
@@ -109,12 +101,6 @@ def mend_page(app, pagename, templatename, context, doctree):
     for script in list(scripts):
         if "thebe" in f"{script.filename} {script.attributes}".lower():
             scripts.remove(script)
-    # cards and tabs: 60 kB for the few pages that have them
-    if not re.search(r'class="[^"]*\bsd-', context.get("body", "")):
-        for files in (context["css_files"], scripts):
-            for file in list(files):
-                if re.search(r"sphinx-design|design-tabs", str(file.filename)):
-                    files.remove(file)
     if "body" in context:
         body = context["body"]
         for written, better in MENDED.items():

@@ -8,6 +8,7 @@ that it runs wherever it was saved.
 
 from pathlib import Path
 
+import executed
 import jupytext
 import nbformat
 
@@ -29,19 +30,9 @@ os.chdir(Path(lwcore.__file__).parents[1] / "{folder}")  # the checkout: recorde
 
 
 def notebook(page: str):
-    """Make the notebook of a page.
-
-    Args:
-        page: The page's name, such as ``notebooks/03_bptt``.
-
-    Returns:
-        The notebook, without outputs; None if the page is no notebook.
-    """
+    """Make the notebook of a page, without outputs; None if the page is no notebook."""
     source = ROOT / f"{page}.md"
-    if not source.exists():
-        return None
-    front_matter = source.read_text(encoding="utf-8").partition("\n---")[0]
-    if "\nkernelspec:" not in front_matter:
+    if not source.exists() or not executed.is_notebook(source):
         return None
     without_outputs = jupytext.read(source)
     without_outputs.metadata.pop("jupytext", None)  # a file of its own, not one half of a pair

@@ -1,13 +1,11 @@
 """Notebooks executed side by side while the other pages are read: myst-nb would run them one after
 the other, on one core.
 
-What has no execution that holds is executed (`executed`), those that took longest the last time
-first; a page waits for its notebook, and myst-nb finds it in the cache. A notebook that fails is
-left to myst-nb, which runs it once more and says what went wrong where a reader of its log looks
-for it.
+What has no execution that holds is executed (`executed`), the longest texts first; a page waits for
+its notebook, and myst-nb finds it in the cache. A notebook that fails is left to myst-nb, which runs
+it once more and says what went wrong where a reader of its log looks for it.
 """
 
-import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,14 +25,9 @@ def use_store(app, config):
 
 
 def notebooks(env):
-    """Find the notebooks among the pages: paths by page. Their front matter names a kernel."""
-    paths = {}
-    for page in env.found_docs:
-        path = Path(env.doc2path(page))
-        front_matter = path.read_text(encoding="utf-8").partition("\n---")[0]
-        if "\nkernelspec:" in front_matter:
-            paths[page] = path
-    return paths
+    """Find the notebooks among the pages: paths by page."""
+    paths = {page: Path(env.doc2path(page)) for page in env.found_docs}
+    return {page: path for page, path in paths.items() if executed.is_notebook(path)}
 
 
 def changed(app, env, *_):
@@ -57,14 +50,7 @@ def begin(app, env, docnames):
     for page, path in notebooks(env).items():
         if page in docnames and executed.find(path) is None:
             paths[page] = path
-    seconds_before = last_time()
-
-    def expected_seconds(page):
-        """Give what it took the last time; before the first time a long text takes long."""
-        size = paths[page].stat().st_size
-        return seconds_before.get(executed.place(paths[page]), size / 500)
-
-    waiting = sorted(paths, key=expected_seconds, reverse=True)
+    waiting = sorted(paths, key=lambda page: paths[page].stat().st_size, reverse=True)
     pool = ThreadPoolExecutor(cores())
     app.executions = {page: pool.submit(execute, paths[page]) for page in waiting}
     pool.shutdown(wait=False)
@@ -99,16 +85,6 @@ def cores():
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def last_time():
-    """Read what notebooks took when they were executed last, in seconds."""
-    seconds = {}
-    lines = executed.LOG.read_text().splitlines() if executed.LOG.exists() else []
-    for line in lines:
-        entry = json.loads(line)
-        seconds[entry["notebook"]] = entry["seconds"]
-    return seconds
 
 
 def setup(app):

@@ -1,27 +1,10 @@
-"""What a word means, where it stands: a link to the glossary shows the word's explanation to those
-who point at it or tab to it.
-
-The explanation is the first paragraph of the word's entry, as plain text. The theme draws it
-(Bootstrap's tooltip); where scripts are off, the browser shows it as a title.
-"""
+"""What a word means, where it stands: a link to the glossary has the first paragraph of the word's
+entry as its title, which the theme shows (Bootstrap's tooltip) to who points at it or tabs to it."""
 
 from docutils import nodes
 from sphinx.addnodes import glossary
 
 PAGE = "book/notation"
-MARK = 'data-bs-toggle="tooltip"'
-
-
-def explanations(doctree) -> dict[str, str]:
-    """Read off a page what its glossary says: anchor → first paragraph."""
-    by_anchor = {}
-    for words in doctree.findall(glossary):
-        for entry in words.findall(nodes.definition_list_item):
-            paragraph = next(entry.findall(nodes.paragraph)).astext()
-            for term in entry.findall(nodes.term):
-                for anchor in term["ids"]:
-                    by_anchor[anchor] = paragraph.replace("\n", " ")
-    return by_anchor
 
 
 def explain(app, doctree, docname):
@@ -30,9 +13,14 @@ def explain(app, doctree, docname):
     for word in doctree.findall(nodes.inline):
         if "std-term" in word["classes"] and isinstance(word.parent, nodes.reference):
             links.append(word.parent)
-    if not links or PAGE not in app.env.all_docs:
+    if not links:
         return
-    by_anchor = explanations(app.env.get_doctree(PAGE))
+    by_anchor = {}
+    for words in app.env.get_doctree(PAGE).findall(glossary):
+        for entry in words.findall(nodes.definition_list_item):
+            paragraph = next(entry.findall(nodes.paragraph)).astext()
+            for term in entry.findall(nodes.term):
+                by_anchor |= dict.fromkeys(term["ids"], paragraph.replace("\n", " "))
     for link in links:
         anchor = link.get("refid") or link["refuri"].partition("#")[2]
         link["classes"].append("word")
@@ -40,9 +28,10 @@ def explain(app, doctree, docname):
 
 
 def mark(app, pagename, templatename, context, doctree):
-    """Mark these links as what the theme draws explanations for."""
+    """Mark these links for the theme."""
     if "body" in context:
-        context["body"] = context["body"].replace('<a class="word ', f'<a {MARK} class="word ')
+        marked = '<a data-bs-toggle="tooltip" class="word '
+        context["body"] = context["body"].replace('<a class="word ', marked)
 
 
 def setup(app):
