@@ -42,7 +42,6 @@ from book.chapters.clock import (
     SEEDS,
     recorded,
     starts,
-    taught_starts,
 )
 from book.chapters.dose import GATES, OPTIMIZERS, VARIED, Condition
 from lwcore.gradient import unit_length
@@ -50,6 +49,7 @@ from lwcore.network import keep_freed_memory
 from lwcore.results import environment, write_atomically
 
 FOLDER = Path("book/results/clock")
+TAUGHT = 4  # seeds of six that endless data must teach, or the start is dropped in all arms
 ORDER_CELLS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM", "MinGRU", "MinLSTM")
 ORDER_LAGS, ORDER_COUNT = (15, 30), 4096
 PARTS = ["clock", "endless", "mobility", "start", "order", "parameters"]
@@ -147,6 +147,18 @@ def search_width(condition: Condition, width: int, seed: int) -> list[Row]:
     rows = dose.search(condition, seed, hidden=width)
     size = {"width": width, "parameters": n_parameters(condition, width)}
     return [row | size for row in rows]
+
+
+def taught_starts(endless: pd.DataFrame) -> list[Condition]:
+    """Choose the starts from which endless data teach `TAUGHT` of the six seeds, held or not.
+
+    The wide arm has no say: it is a control of the two that are compared.
+    """
+    compared = endless[endless["arm"].isin(["learned", "fixed"])]
+    half = compared.assign(half=compared["end"] == "half")
+    seeds = half.groupby(["gate", "mixing", "arm"])["half"].sum()
+    least = seeds.groupby(["gate", "mixing"]).min()
+    return [one for one in starts() if least[one.gate, one.mixing] >= TAUGHT]
 
 
 @dataclass(frozen=True)

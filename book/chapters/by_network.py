@@ -144,7 +144,7 @@ def width(time_scale: xr.DataArray) -> xr.DataArray:
 def decay_laws(run: xr.Dataset) -> xr.Dataset:
     """Fit decay laws to a run's envelopes, (model, seed, order, law), by least squares on log f.
 
-    ``r_squared``, ``aicc`` and ``decay`` are those of `fit_laws`; ``slow`` is κ of two
+    ``r_squared``, ``aicc`` and ``decay`` are those of `fit_each`; ``slow`` is κ of two
     exponentials and ``tempering`` λ of the tempered power, NaN for other laws.
     """
     of_fit = ["r_squared", "aicc"]

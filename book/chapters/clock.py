@@ -22,7 +22,6 @@ MIXINGS, MOBILITY_GATES = (1.0, 0.9, 0.75, 0.5), (0.05, 0.1, 0.2, 0.34)
 KERNEL_COUNTS = (1024, 4096)
 SEEDS = {part: range(11, 17) for part in ("clock", "endless", "mobility", "start")}
 SEEDS |= {part: range(7, 10) for part in ("order", "parameters", "kernel")}
-TAUGHT = 4  # seeds of six that endless data must teach, or the start is dropped in all arms
 
 
 def recorded(part: str, folder: Path) -> pd.DataFrame:
@@ -39,15 +38,3 @@ def starts() -> list[Condition]:
     """List the starts of the mobility part: ConstGate of 16 scales and gates."""
     pairs = itertools.product(MIXINGS, MOBILITY_GATES)
     return [Condition("ConstGate", gate, "recall", LAG, mixing=mixing) for mixing, gate in pairs]
-
-
-def taught_starts(endless: pd.DataFrame) -> list[Condition]:
-    """Choose the starts from which endless data teach `TAUGHT` of the six seeds, held or not.
-
-    The wide arm has no say: it is a control of the two that are compared.
-    """
-    compared = endless[endless["arm"].isin(["learned", "fixed"])]
-    half = compared.assign(half=compared["end"] == "half")
-    seeds = half.groupby(["gate", "mixing", "arm"])["half"].sum()
-    least = seeds.groupby(["gate", "mixing"]).min()
-    return [one for one in starts() if least[one.gate, one.mixing] >= TAUGHT]

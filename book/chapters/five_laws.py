@@ -42,19 +42,14 @@ class FiveLaws(NamedTuple):
     two_exponentials: LawFit
 
 
-def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
-    """Fit five decay laws to an envelope, as `lwcore.window.fit_decay` fits four of them.
+def fit_each(lags: Iterable[int], envelopes: ArrayLike) -> list[FiveLaws]:
+    """Fit five decay laws to envelopes, (k, lags), as `lwcore.window.fit_decay` fits four of them.
 
     Two exponentials are fitted by least squares on ``log f``, downhill from the best places of a
     grid. Free are the share at the first lag and the rates, which logistic curves keep in bounds:
     time constants between a tenth of the first lag and a thousand times the last. An envelope that
     rises is none of theirs.
     """
-    return fit_each(lags, np.asarray(envelope)[None])[0]
-
-
-def fit_each(lags: Iterable[int], envelopes: ArrayLike) -> list[FiveLaws]:
-    """Fit five decay laws to each of some envelopes, (k, lags), at once: see `fit_laws`."""
     lag = np.array(list(lags), float)
     log_envelopes = np.log(np.asarray(envelopes, float))
     slowest = -np.log(1e3 * lag[-1])  # bounds of the rates, as logarithms
