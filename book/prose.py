@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 GONE = tomllib.loads((ROOT / "book" / "settings_in_prose.toml").read_text())["gone"]
 LONGEST_PAGE = 2_500  # words
 LONGEST_CELL = 12  # lines of code that are shown open
-WIDEST_LINE = 80  # columns of code, beyond which a cell scrolls
 LONGEST_ANSWER = 60  # words of each line of the box
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell", "claim"}
 
@@ -47,15 +46,11 @@ def remarks_on_code(text: str) -> Iterator[str]:
     for cell in jupytext.reads(text, fmt="md:myst").cells:
         if cell.cell_type != "code":
             continue
-        wide = [line for line in cell.source.splitlines() if len(line) > WIDEST_LINE]
-        yield from (f"wider than {WIDEST_LINE} columns: “{line}”" for line in wide)
         if FOLDED & set(cell.metadata.get("tags", [])):
             continue
         lines = [line for line in cell.source.splitlines() if line.strip()]
         if len(lines) > LONGEST_CELL:
             yield f"{len(lines)} lines of code are open, from “{lines[0]}” on: fold some"
-        if all(line.startswith(("import ", "from ")) for line in lines):
-            yield f"imports are open, from “{lines[0]}” on: fold them"
 
 
 def main() -> None:

@@ -6,7 +6,15 @@ import re
 import sys
 
 from api_pages import modules, public
-from equation_index import COMPANION, TAG, equations, implementations, inventory, named
+from equation_index import (
+    COMPANION,
+    NAMED,
+    TAG,
+    equations,
+    equations_in,
+    implementations,
+    inventory,
+)
 
 from tests.built_book import ROOT
 
@@ -36,4 +44,4 @@ def test_chapters_show_the_equations_that_the_inventory_says():
 
 def test_docstrings_name_equations_that_exist():
     for module, source in SOURCES.items():
-        assert set(named(source)) <= set(EQUATIONS), module
+        assert set(equations_in(NAMED, source)) <= set(EQUATIONS), module

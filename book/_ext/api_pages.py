@@ -10,12 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
-from docutils import nodes
-from docutils.statemachine import StringList
 from pydantic import BaseModel
-from sphinx.util.docutils import SphinxDirective
 from sphinx.util.inspect import stringify_signature
-from sphinx.util.nodes import nested_parse_with_titles
 
 ROOT = Path(__file__).parents[2]
 ASSIGNED = re.compile(r"^ *([A-Z][a-z]\w*): ?\w* = |^ *([A-Z][a-z]\w*) = (.*)", re.MULTILINE)
@@ -73,23 +69,6 @@ def types_of(module: ModuleType) -> dict[str, str]:
         elif re.match(r"(Float|Callable|tuple)\[|Tensor \| ", match[3] or ""):
             found[name] = f"``{match[3]}``"
     return found
-
-
-class Modules(SphinxDirective):
-    """Document modules, one a line, each under a heading."""
-
-    has_content = True
-
-    def run(self):
-        """Write what autodoc is asked for, and have it read."""
-        written = StringList()
-        for number, module in enumerate(self.content, self.content_offset + 1):
-            for line in (module, "-" * len(module), "", f".. automodule:: {module}", ""):
-                written.append(line, self.env.doc2path(self.env.docname), number)
-        holder = nodes.section()
-        holder.document = self.state.document
-        nested_parse_with_titles(self.state, written, holder, self.content_offset)
-        return holder.children
 
 
 def describe(app, what, name, obj, options, lines):
@@ -166,7 +145,6 @@ def drop_links_back(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Connect all; docstrings are changed before napoleon, priority 500, reads them."""
-    app.add_directive("modules", Modules)
     app.connect("autodoc-process-docstring", describe, priority=400)
     app.connect("autodoc-process-signature", signature_as_written)
     app.connect("autodoc-skip-member", leave_out)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from api_pages import ROOT, public
 from docutils import nodes
-from sphinx.addnodes import only, pending_xref
+from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 INVENTORY = ROOT / "book" / "equations.toml"
@@ -50,12 +50,8 @@ def equations(match: re.Match) -> list[str]:
     numbers: list[int] = []
     for first, last in re.findall(r"(\d+)\)?(?:\s*(?:–|to)\s*\(?(\d+))?", match["numbers"]):
         numbers += range(int(first), int(last or first) + 1)
-    return [f"{paper_of(match)}{number}" for number in numbers]
-
-
-def paper_of(match: re.Match) -> str:
-    """Give what stands in front of an equation's number in its key: nothing for Livi's paper."""
-    return COMPANION if match["companion"] else ""
+    paper = COMPANION if match["companion"] else ""
+    return [f"{paper}{number}" for number in numbers]
 
 
 def equations_in(pattern: re.Pattern, text: str) -> list[str]:
@@ -64,11 +60,6 @@ def equations_in(pattern: re.Pattern, text: str) -> list[str]:
     for match in pattern.finditer(text):
         keys += equations(match)
     return keys
-
-
-def named(docstring: str) -> list[str]:
-    """List the equations that a docstring names."""
-    return equations_in(NAMED, docstring)
 
 
 @cache
@@ -142,26 +133,10 @@ class EquationIndex(SphinxDirective):
 
 
 def link(page, target, shown, domain="std", role="ref"):
-    """Point to what Sphinx will have found when all pages are read.
-
-    It warns of what it has not found, and the build fails.
-
-    Args:
-        page: The page on which the link stands.
-        target: A label, or a name of Python's.
-        shown: A text or a node.
-    """
+    """Point to a label, or to a name of Python's; Sphinx warns of what it does not find in the end."""
     inner = nodes.inline("", shown) if isinstance(shown, str) else shown
-    return pending_xref(
-        "",
-        inner,
-        refdomain=domain,
-        reftype=role,
-        reftarget=target,
-        refdoc=page,
-        refexplicit=True,
-        refwarn=True,
-    )
+    where = {"refdomain": domain, "reftype": role, "reftarget": target, "refdoc": page}
+    return pending_xref("", inner, refexplicit=True, refwarn=True, **where)
 
 
 def in_print(key):
@@ -178,16 +153,14 @@ def listed(children):
     """Put commas between nodes."""
     with_commas = []
     for child in children:
-        if with_commas:
-            with_commas.append(nodes.Text(", "))
-        with_commas.append(child)
-    return with_commas
+        with_commas += [nodes.Text(", "), child]
+    return with_commas[1:]
 
 
 def find_tags(app, doctree):
     """Make known where a chapter shows an equation, and lead from there to the equation's row.
 
-    The place gets an anchor. The line with the link is for pages that are read on a screen.
+    The place gets an anchor.
     """
     page = app.env.docname
     chapter = page.rpartition("/")[2]
@@ -206,7 +179,7 @@ def find_tags(app, doctree):
             children = [*listed(links), nodes.Text(" in the code")]
             line = nodes.paragraph("", "", *children, classes=["eq-code"])
             siblings = formula.parent
-            siblings.insert(siblings.index(formula) + 1, only("", line, expr="html"))
+            siblings.insert(siblings.index(formula) + 1, line)
     for name, anchor in doctree.nameids.items():
         if name.startswith("paper-eq-") and anchor:
             labels[f"{chapter}/{name.removeprefix('paper-eq-')}"] = page, anchor
@@ -216,8 +189,8 @@ def link_equations(app, what, name, obj, options, lines):
     """Turn "Eq. (13)" in a docstring into a link to its row."""
 
     def linked(match):
-        """Put a link into the place of each number of a phrase."""
-        return re.sub(r"\((\d+)\)", rf":ref:`(\1) <eq-{paper_of(match)}\1>`", match[0])
+        paper = COMPANION if match["companion"] else ""
+        return re.sub(r"\((\d+)\)", rf":ref:`(\1) <eq-{paper}\1>`", match[0])
 
     lines[:] = NAMED.sub(linked, "\n".join(lines)).split("\n")
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 import sys
+import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -219,7 +220,10 @@ def executed(path, notebook=None):
         if kept_cells is not None:
             return kept_cells
         before = key(path)
-        beyond_reach = run(notebook, path.parent) - reach(path)
+        start = time.perf_counter()
+        used = run(notebook, path.parent)
+        seconds = time.perf_counter() - start
+        beyond_reach = used - reach(path)
         # SHA256SUMS verifies, and adds nothing
         unknown = sorted(str(file) for file in beyond_reach if file.name != "SHA256SUMS")
         if unknown:
@@ -228,7 +232,7 @@ def executed(path, notebook=None):
                 "in the notebook's code."
             )
         if before == key(path):  # else something was edited meanwhile
-            facts = {"key": before, "notebook": place(path)}
+            facts = {"execution_seconds": seconds, "key": before, "notebook": place(path)}
             from jupyter_cache.base import CacheBundleIn
 
             bundle = CacheBundleIn(notebook, str(path), data=facts)

@@ -19,19 +19,9 @@ from threading import Lock
 from jupyter_client.provisioning import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-LIBRARIES = (
-    *("IPython", "ipykernel.kernelapp", "jaxtyping", "numpy", "scipy.stats"),
-    *("scipy.optimize", "scipy.integrate", "pandas", "xarray", "h5netcdf", "pydantic", "rich"),
-    *(
-        "torch",
-        "torch._inductor.config",
-        "torch._dynamo",
-        "numba",
-        "matplotlib.pyplot",
-        "seaborn",
-        "altair",
-    ),
-)
+LIBRARIES = """IPython ipykernel.kernelapp jaxtyping numpy scipy.stats scipy.optimize scipy.integrate
+pandas xarray h5netcdf pydantic rich torch torch._inductor.config torch._dynamo numba
+matplotlib.pyplot altair"""
 
 
 class ForkingProvisioner(LocalProvisioner):
@@ -110,7 +100,7 @@ def serve():
     """Import the libraries, then fork for each line of the input."""
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # a kernel ends when its parent does
-    for name in LIBRARIES:
+    for name in LIBRARIES.split():
         import_module(name)
     # imported outside of a kernel, pandas cuts tables to the width of a terminal
     import_module("pandas").set_option("display.max_columns", 20)

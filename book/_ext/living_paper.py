@@ -10,6 +10,7 @@ from sphinx.util.logging import getLogger
 ROOT = Path(__file__).parents[2]
 log = getLogger(__name__)
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
+PARAMETER = re.compile(r"<dd>(.*)</dd>")
 # What the theme and Sphinx write → what can be heard, or reached by keyboard.
 MENDED = {
     '<summary aria-label="Toggle hidden content">': "<summary>",
@@ -106,17 +107,14 @@ def mend_page(app, pagename, templatename, context, doctree):
         for written, better in MENDED.items():
             body = body.replace(written, better)
         body = SCROLLS.sub(r'\1 tabindex="0">', body)
-        context["body"] = SIGNATURE.sub(list_parameters, body)
+        for signature in SIGNATURE.finditer(body):
+            listed = PARAMETER.sub(r"<li>\1</li>", signature[1])
+            body = body.replace(signature[0], f'<ul class="parameters">\n{listed}</ul>')
+        context["body"] = body
     contents = context["generate_toctree_html"]
     context["generate_toctree_html"] = lambda *args, **options: name_folds(
         contents(*args, **options)
     )
-
-
-def list_parameters(signature):
-    """Write the parameters of a signature as a list."""
-    items = signature[1].replace("<dd>", "<li>").replace("</dd>", "</li>")
-    return f'<ul class="parameters">\n{items}</ul>'
 
 
 def name_folds(contents):

@@ -7,15 +7,12 @@ it once more and says what went wrong where a reader of its log looks for it.
 """
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import executed
 from nbclient.exceptions import CellExecutionError
-from sphinx.util import logging
-
-logger = logging.getLogger(__name__)
 
 
 def use_store(app, config):
@@ -69,15 +66,9 @@ def write_side_by_side(app, env):
 
 
 def execute(path):
-    """Execute a notebook, and say how long it took."""
-    start = time.perf_counter()
-    try:
+    """Execute a notebook; one that fails is left to myst-nb."""
+    with suppress(CellExecutionError):
         executed.executed(path)
-        outcome = "executed"
-    except CellExecutionError as error:
-        outcome = f"failed ({error.ename})"
-    seconds = time.perf_counter() - start
-    logger.info("%s: %s in %.1f seconds", executed.place(path), outcome, seconds)
 
 
 def cores():

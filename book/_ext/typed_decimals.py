@@ -40,6 +40,12 @@ NO_PROSE = [
     re.compile(r"(?m)^(?::[\w-]+:.*|\([\w-]+\)=)$"),  # options of directives, anchors
 ]
 
+ADVICE = (
+    "%s is typed. If it is a result, have it written by the build: "
+    "{measured}`name-of-a-claim: words of the reading`. If it is a setting, say what it is in "
+    'book/settings_in_prose.toml: a row "%s" = "…" under ["%s"].'
+)
+
 log = getLogger(__name__)
 
 
@@ -76,15 +82,6 @@ def is_checked(page: str) -> bool:
     return page in OTHER_PAGES or (page.startswith("notebooks/") and not THEORY.match(page))
 
 
-def advice(number: str, page: str) -> str:
-    """Say what to write in the place of a decimal that was typed."""
-    return (
-        f"{number} is typed. If it is a result, have it written by the build: "
-        "{measured}`name-of-a-claim: words of the reading`. If it is a setting, say what it is in "
-        f'book/settings_in_prose.toml: a row "{number}" = "…" under ["{page}"].'
-    )
-
-
 def warn_of_results(app, page, source):
     """Warn of each decimal on a page that is no setting."""
     if not is_checked(page):
@@ -92,7 +89,7 @@ def warn_of_results(app, page, source):
     allowed = settings(page)
     for line, number in typed(prose(source[0])):
         if number not in allowed:
-            log.warning(advice(number, page), location=(page, line), type="typed_decimal")
+            log.warning(ADVICE, number, number, page, location=(page, line), type="typed_decimal")
 
 
 class Setting(SphinxRole):
