@@ -63,7 +63,7 @@ class measured(nodes.Inline, nodes.TextElement):
     """A measured number."""
 
 
-class table(nodes.General, nodes.Element):
+class claim_table(nodes.General, nodes.Element):
     """A table of claims, or of the number of claims for each verdict."""
 
 
@@ -114,7 +114,7 @@ class Table(SphinxDirective):
 
     def run(self):
         """Mark the place, which is filled in when the page is written."""
-        return [table(of="".join(self.arguments))]
+        return [claim_table(of="".join(self.arguments))]
 
 
 def reading_with(words, claim):
@@ -154,11 +154,13 @@ def measure(app, env):
     env.outcomes_by_key = {}
     for page, path in notebooks(env).items():
         key = page, env.notebook_keys[page]
-        notebook = None if key in before else executed.find(path)
-        if notebook:
+        if key not in before:
+            notebook = executed.find(path)
+            if notebook is None:  # it failed
+                continue
             before[key] = list(gathered(notebook, page))
-        env.outcomes_by_key[key] = before.get(key, [])  # none of a notebook that failed
-        for outcome in env.outcomes_by_key[key]:
+        env.outcomes_by_key[key] = before[key]
+        for outcome in before[key]:
             name = outcome.claim.id
             if name in by_name:
                 log.warning("claim %r is measured twice", name, location=page, type="ledger")
@@ -193,7 +195,7 @@ def fill_in(app, doctree, docname):
         outcome = app.env.outcomes.get(node["claim"])
         number = outcome.printed(node["reading"], node["form"]) if outcome else UNKNOWN
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
-    for node in list(doctree.findall(table)):
+    for node in list(doctree.findall(claim_table)):
         of_node = tally_html if node["of"] == "tally" else ledger_html
         node.replace_self(nodes.raw("", of_node(app, docname, node["of"]), format="html"))
     for cell in doctree.findall(nodes.container):
@@ -339,7 +341,7 @@ def address_of(app, docname, name):
 
 def setup(app):
     """Connect roles, directives and what fills them in."""
-    for node in (badge, measured, table):
+    for node in (badge, measured, claim_table):
         app.add_node(node)
     app.add_role("claim", ClaimRole())
     app.add_role("measured", MeasuredRole())
@@ -349,5 +351,5 @@ def setup(app):
     app.connect("env-updated", measure)
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
-    # pages that were read when a badge named one claim only are read again
-    return {"env_version": 3}
+    # pages that were read when tables were of two kinds are read again
+    return {"env_version": 4}
