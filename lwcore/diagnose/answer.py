@@ -42,7 +42,7 @@ _ALWAYS = (  # below each table
     "read. N(ℓ) counts the noise of the whole gradient, which is more.",
 )
 _LEFT = (
-    "What the network has learned leaves no gradient, and the errors of one that has learned "
+    "What the network has learned leaves almost no gradient, and the errors of one that has learned "
     "nothing show what it adds itself, too: source='target' asks for all there is to learn."
 )
 _MAY_BE_LEARNED = (
@@ -54,6 +54,7 @@ _MAY_BE_LEARNED = (
 class Verdict(StrEnum):
     """Whether so many sequences are enough for a lag."""
 
+    FOURFOLD = "yes, fourfold"
     ENOUGH = "yes"
     LIKELY = "likely"
     TOO_FEW = "not enough"
@@ -62,11 +63,12 @@ class Verdict(StrEnum):
     NO_GRADIENT = "no gradient there"
 
 
-ENOUGH = (Verdict.ENOUGH, Verdict.LIKELY)
+ENOUGH = (Verdict.FOURFOLD, Verdict.ENOUGH, Verdict.LIKELY)
 DETECTED = (*ENOUGH, Verdict.TOO_FEW)
 Rows = Sequence[Any]  # of `lag_table`
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
+    Verdict.FOURFOLD: "four times as many as all of the interval asks for",
     Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
     Verdict.TOO_FEW: "a signal is found, and N(ℓ) is more",
     Verdict.UNKNOWN: "too few were read to say more; give diagnose more, by sequences=",
@@ -115,6 +117,7 @@ def lag_table(data: xr.Dataset, n_sequences: Count) -> pd.DataFrame:
         Verdict.NO_GRADIENT: ~has_gradient,
         Verdict.NO_SIGNAL: ~is_found & (low >= n_sequences),
         Verdict.UNKNOWN: ~is_found,
+        Verdict.FOURFOLD: 4 * high <= n_sequences,
         Verdict.ENOUGH: high <= n_sequences,
         Verdict.LIKELY: needed <= n_sequences,
     }
@@ -190,14 +193,12 @@ def headline(source: str, n_sequences: int, window: tuple[int, int, int], rows: 
     if (low, high) != (longest, longest):
         furthest += f" [{low}, {high}]"
     if longest == 0:
-        return f"{n_sequences:,} sequences are enough for no lag of {gradient} ({furthest})"
+        return f"{n_sequences:,} sequences are enough for no lag of {gradient} (window: {furthest})"
     said = f"From {n_sequences:,} sequences {gradient} reaches back"
     of_these = ", of the lags looked at" if lags_not_looked_at(rows, longest) else ""
     together = [*takewhile(lambda row: row.enough in ENOUGH, rows)]
     if not together:
-        return (
-            f"{said} {furthest} at the furthest, and has gaps from lag {rows[0].lag} on{of_these}"
-        )
+        return f"{said} {furthest} at the furthest, but not at lag {rows[0].lag}{of_these}"
     near = together[-1].lag
     if near == longest:
         return f"{said} {furthest}{of_these}"
@@ -305,7 +306,7 @@ def _measured(attrs: dict[str, Any]) -> Iterator[str]:
         whose = f"{measured:,} of {every:,} parameters; left out: {left_out}"
     yield f"{attrs['network']}: {whose}."
     name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
-    how = "as it is (source='error'): what the network has learned leaves no gradient."
+    how = "as it is (source='error'): what the network has learned leaves almost none."
     if attrs["source"] == "target":
         how = "as if nothing had been learned yet (source='target'), with the weights as they are."
     yield f"The loss is {name}, {how}"
