@@ -42,8 +42,8 @@ _ALWAYS = (  # below each table
     "read. N(ℓ) counts the noise of the whole gradient, which is more.",
 )
 _LEFT = (
-    "What the network has learned leaves almost no gradient, and the errors of one that has learned "
-    "nothing show what it adds itself, too: source='target' asks for all there is to learn."
+    "What the network has learned leaves almost no gradient, and the errors of one that has "
+    "learned nothing show what it adds itself, too: source='target' asks for all there is to learn."
 )
 _MAY_BE_LEARNED = (
     "A lag that does not show may still be learned: see the chapter “How a lag is learned that the "
