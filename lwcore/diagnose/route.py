@@ -26,8 +26,8 @@ _ALONE = 4  # of these, sequences that are held against those of each alone
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 FOLLOWED = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
 LEAVE_OUT = (
-    "Is it torch.vmap, or one of your own? Write a loop in its place, or name in `parameters` "
-    "those to look at, without those that it takes"
+    "Is it in torch.autocast, is it torch.vmap, or one of your own? Measure without it, or name in "
+    "`parameters` those to look at, without those that it takes"
 )
 _ADDS_UP = (
     "one whose gradient is the sum of its lags. Does a hook change gradients, is there a function "
