@@ -1,6 +1,4 @@
-"""Intervals against SciPy's, against all resamples, and by how often they hold the truth."""
-
-from itertools import product
+"""Intervals against SciPy's, and by how often they hold the truth."""
 
 import mpmath
 import numpy as np
@@ -8,17 +6,6 @@ import pytest
 from scipy import stats
 
 from lwcore.stats import binomial, bootstrap, holm, most_covered, span, student
-
-
-@pytest.mark.parametrize("level", [0.5, 0.7, 0.9])
-def test_of_few_units_all_draws_are_gone_through(level):
-    """Ends are quantiles of all 27 draws of three units, at the level of Student's interval."""
-    values = np.array([1.0, 2.0, 7.0])
-    every = [values[list(drawn)].mean() for drawn in product(range(3), repeat=3)]
-    half = np.sqrt(3 / 2) * stats.t.isf((1 - level) / 2, 2)
-    ends = np.quantile(every, stats.norm.cdf([-half, half]), method="inverted_cdf")
-    found = bootstrap(lambda drawn: values[drawn].mean(), 3, level=level)
-    assert found == (pytest.approx(10 / 3), *map(pytest.approx, ends))
 
 
 def test_many_units_have_the_percentiles_of_the_draws_that_were_asked_for():
@@ -31,21 +18,20 @@ def test_many_units_have_the_percentiles_of_the_draws_that_were_asked_for():
 
 def test_draws_without_a_value_do_not_count():
     """Where no draw has one there is no interval either."""
-    values = np.array([np.nan, 1.0, 2.0])
-    found = bootstrap(lambda drawn: [values[drawn].mean(), np.nan], 3)
+    values = np.array([np.nan, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0])
+    found = bootstrap(lambda drawn: [values[drawn].max(), np.nan], 8)
     np.testing.assert_array_equal([found.low, found.high], [[1, np.nan], [2, np.nan]])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "least", "most"),
-    [(3, 0.73, 0.77), (5, 0.91, 0.95), (40, 0.93, 0.97)],
+    [(5, 0.91, 0.95), (40, 0.93, 0.97)],
 )
 def test_interval_of_a_mean_covers_what_it_says(count, least, most):
-    """Over 3000 experiments; plain quantiles of 3 to 6 units would cover 75, 80, 84 and 86 %. With
-    three and four units the range is all there is."""
+    """Over 3000 experiments; plain quantiles of 5 units would cover 84 %."""
     values = np.random.default_rng(count).normal(size=(3000, count))
-    _, low, high = bootstrap(lambda drawn: values[:, drawn].mean(1), count, draws=400)
+    _, low, high = bootstrap(lambda drawn: values[:, drawn].mean(1), count, draws=1200)
     assert least < ((low <= 0) & (high >= 0)).mean() < most
 
 

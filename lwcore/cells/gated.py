@@ -20,7 +20,7 @@ MinLSTM     f/(f + i)   i/(f + i)     –        –       Feng et al., 2024; g 
 ==========  ==========  ============  =======  ======  ==================================
 
 Without a show gate h is c. N is layer normalisation or the identity. The last two have no recurrent
-weights at all: their mixing is zero, zeroth order is exact, and gates need no scan.
+weights at all: their mixing is zero, zeroth order is exact, and a scan takes about 2√T steps.
 """
 
 from __future__ import annotations

@@ -511,13 +511,53 @@ def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
 
 
 def linear_scan(keep: Tensor, added: Tensor) -> Tensor:
-    """Return the recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), on any device.
+    """Return the recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), in 2√T steps.
 
-    Takes a as `keep` and u as `added`.
+    Takes a as `keep` and u as `added`, on any device.
     """
-    state = torch.zeros_like(added[:, 0])
-    states = []
-    for a, u in zip(keep.unbind(1), added.unbind(1), strict=True):
-        state = torch.addcmul(u, a, state)
-        states.append(state)
-    return torch.stack(states, dim=1)
+    scanned: Tensor = _LinearScan.apply(keep, added)
+    return scanned
+
+
+class _LinearScan(torch.autograd.Function):
+    """The linear scan; its way back is the same in reversed time."""
+
+    @staticmethod
+    def forward(ctx: Any, keep: Tensor, added: Tensor) -> Tensor:
+        states = _scan_in_pieces(keep, added)
+        ctx.save_for_backward(keep, states)
+        return states
+
+    @staticmethod
+    @once_differentiable
+    @own_precision
+    def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
+        keep, states = ctx.saved_tensors
+        # λ_t = δ_t + a_{t+1} λ_{t+1}; the gradients are λ_t h_{t−1} in a_t, and λ_t in u_t.
+        next_keep = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
+        adjoint = _scan_in_pieces(next_keep, of_states[0].flip(1)).flip(1)
+        previous = functional.pad(states[:, :-1], (0, 0, 1, 0))
+        return adjoint * previous, adjoint
+
+
+def _scan_in_pieces(keep: Tensor, added: Tensor) -> Tensor:
+    """Scan all √T pieces of time at once, each from zero, then join them one after the other.
+
+    A piece that begins at h instead of zero has h times the product of its gates on top, which
+    cannot overflow.
+    """
+    length = keep.shape[1]
+    size = math.isqrt(length - 1) + 1  # √T, rounded up
+    missing = (0, 0, 0, -length % size)  # zeros behind the last step
+    decay = functional.pad(keep, missing).unflatten(1, (-1, size)).clone()  # (B, pieces, √T, H)
+    local = functional.pad(added, missing).unflatten(1, (-1, size)).clone()
+    n_pieces = local.shape[1]
+    # Within all pieces at once: h of each step as if the piece began at zero, and ∏ a up to it.
+    for j in range(1, size):
+        local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
+        decay[:, :, j].mul_(decay[:, :, j - 1])
+    # From piece to piece: the h that the last one ended with, times ∏ a.
+    for piece in range(1, n_pieces):
+        last = local[:, piece - 1, -1:]
+        local[:, piece].addcmul_(decay[:, piece], last)
+    return local.flatten(1, 2)[:, :length]

@@ -140,13 +140,16 @@ def fit(samples: FiniteReals, method: Method = "mcculloch") -> StableFit:
 def _share_of_ties(ordered: Array) -> Array:
     """Return the share of each column's samples that are tied, 0 where it may be chance."""
     shares = []
-    for column in ordered.T:
-        _, counts = np.unique(column, return_counts=True)
-        tied = counts[counts >= _TIED].sum()
-        paired = counts[counts >= 2].sum()
-        share = (paired if paired > _PAIRED * column.size else tied) / column.size
-        shares.append(share if share > 1 / np.sqrt(column.size) else 0.0)
-    return np.array(shares)
+    for times in (_TIED, 2):
+        ends = len(ordered) - times + 1
+        is_first = ordered[times - 1 :] == ordered[:ends]  # of so many equal ones in a row
+        is_tied = np.zeros(ordered.shape, dtype=bool)
+        for k in range(times):
+            is_tied[k : k + ends] |= is_first
+        shares.append(is_tied.mean(axis=0))
+    tied, paired = shares
+    tied = np.where(paired > _PAIRED, paired, tied)
+    return np.where(tied > 1 / np.sqrt(len(ordered)), tied, 0.0)
 
 
 def _accepted_alphas(
