@@ -112,7 +112,7 @@ def test_it_prints_in_any_encoding(found, encoding, monkeypatch):
     [
         ([5, 8, 9], None, "reaches back 3 steps"),
         ([5, INFINITE, 9], None, "back 1 step without a gap, and 3 steps at the furthest"),
-        ([300, 5, 9], None, "reaches back 3 steps at the furthest, but not at lag 1"),
+        ([300, 5, 9], None, "reaches back 3 steps at the furthest, but not 1"),
         ([5, 300, 8], [4, 12, 24], "24 steps at the furthest, of the lags looked at"),
         ([300, 400], None, "enough for no lag of the gradient of all there is to learn (window: 0"),
     ],

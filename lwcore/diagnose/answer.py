@@ -182,10 +182,7 @@ def _aligned(table: pd.DataFrame) -> Iterator[str]:
 
 
 def headline(source: str, n_sequences: int, window: tuple[int, int, int], rows: Rows) -> str:
-    """Say how far back so many sequences reach: without a gap first, and then at the furthest.
-
-    These are lags that were measured: none is rounded.
-    """
+    """Say how far back so many sequences reach: without a gap first, and then at the furthest."""
     asked = "all there is" if source == "target" else "what is left"
     gradient = f"the gradient of {asked} to learn"
     longest, low, high = window
@@ -198,7 +195,8 @@ def headline(source: str, n_sequences: int, window: tuple[int, int, int], rows: 
     of_these = ", of the lags looked at" if lags_not_looked_at(rows, longest) else ""
     together = [*takewhile(lambda row: row.enough in ENOUGH, rows)]
     if not together:
-        return f"{said} {furthest} at the furthest, but not at lag {rows[0].lag}{of_these}"
+        gaps = [row.lag for row in rows if row.lag < longest and row.enough not in ENOUGH]
+        return f"{said} {furthest} at the furthest, but not {lags_in_words(gaps)}{of_these}"
     near = together[-1].lag
     if near == longest:
         return f"{said} {furthest}{of_these}"
