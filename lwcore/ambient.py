@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import random
+import sys
 import threading
 import typing
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +26,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _WITHOUT_DOUBLES = ("mps",)
+_PACKAGE = Path(__file__).parent.as_posix()
+# Libraries that may stand between a reader's line and ours.
+_BETWEEN = {"contextlib", "functools", "concurrent", "threading", "torch", "xarray"}
 
 
 def own_precision(function: Function) -> Function:
@@ -130,3 +135,17 @@ def placed(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = Non
     if wanted == torch.float64 and device.type in _WITHOUT_DOUBLES:
         wanted = torch.float32
     return tensor.to(wanted).to(device)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the reader's own line that led here: the nearest one outside of this package."""
+    frame: Any = sys._getframe(1)
+    level = 2
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        is_own = Path(frame.f_code.co_filename).as_posix().startswith(f"{_PACKAGE}/")
+        if not is_own and module not in _BETWEEN:
+            break
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)

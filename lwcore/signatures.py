@@ -15,10 +15,8 @@ import math
 import sys
 import types
 import typing
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -31,11 +29,8 @@ Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = dict[str, Any]  # that the letters of shapes have in one call; of a ``*letter`` a tuple
 Check = Callable[[Any, Sizes], bool]
 
-_PACKAGE = Path(__file__).parent.as_posix()
 _UNIONS = (typing.Union, types.UnionType)
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}  # what is taken for a number of a range
-# Libraries that may stand between a reader's line and ours.
-_BETWEEN = {"contextlib", "functools", "concurrent", "threading", "torch", "xarray"}
 
 
 class ArgumentError(TypeError, ValueError):
@@ -175,20 +170,6 @@ def allowed(hint: Any) -> str:
     name = "None" if hint is type(None) else str(getattr(origin or hint, "__name__", hint))
     entries = " and ".join(allowed(part) for part in parts if part not in (Any, ...))
     return f"a {name} of {entries}" if entries else name
-
-
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the reader's own line that led here: the nearest one outside of this package."""
-    frame: Any = sys._getframe(1)
-    level = 2
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "").partition(".")[0]
-        is_own = Path(frame.f_code.co_filename).as_posix().startswith(f"{_PACKAGE}/")
-        if not is_own and module not in _BETWEEN:
-            break
-        frame = frame.f_back
-        level += 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 def are_lags(values: Any) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from lwcore import results
-from lwcore.ambient import gradients_followed, random_states_kept
+from lwcore.ambient import gradients_followed, random_states_kept, warn
 from lwcore.diagnose.answer import Diagnosis
 from lwcore.diagnose.contract import (
     AXES,
@@ -41,7 +41,7 @@ from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described
 from lwcore.results import bar
-from lwcore.signatures import ArgumentError, Count, Index, Lags, checked, require, warn
+from lwcore.signatures import ArgumentError, Count, Index, Lags, checked, require
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 

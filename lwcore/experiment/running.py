@@ -29,13 +29,14 @@ import torch
 import xarray as xr
 
 from lwcore import cells, results, tasks
+from lwcore.ambient import warn
 from lwcore.experiment import surroundings
 from lwcore.experiment.config import Config, Model, Point
 from lwcore.experiment.measure import base_rates, course, measure
 from lwcore.inference import described
 from lwcore.network import Network, Progress, keep_freed_memory, train
 from lwcore.results import bar, load
-from lwcore.signatures import Int64Count, Seed, checked, require, warn
+from lwcore.signatures import Int64Count, Seed, checked, require
 from lwcore.trace import Trace
 
 Job = tuple[Config, Model, int, Path]  # configuration, model, seed, checkpoint: see `run_member`
