@@ -94,6 +94,12 @@ def test_print_figure_and_command_say_the_same(found, tmp_path):
     assert str(again) == str(found)
 
 
+@pytest.mark.parametrize(("n_sequences", "verdict"), [(36, "yes, fourfold"), (35, "yes")])
+def test_fourfold_is_four_times_the_upper_end_of_the_interval(found, n_sequences, verdict):
+    """At lag 1 that end is 9."""
+    assert found.answer(n_sequences).table.iloc[0, 2] == verdict
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "cp950", "utf-8"])
 def test_it_prints_in_any_encoding(found, encoding, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)

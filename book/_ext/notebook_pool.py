@@ -7,6 +7,7 @@ it once more and says what went wrong where a reader of its log looks for it.
 """
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -61,8 +62,12 @@ def wait(app, env, docname):
 
 
 def write_side_by_side(app, env):
-    """Have pages written by as many processes as there are cores. Reading stays with this one."""
-    app.parallel = cores() + 1  # of which one reads for the others
+    """Have pages written by as many processes as there are cores, where forking is safe: on Linux.
+
+    Reading stays with this one.
+    """
+    if sys.platform == "linux":
+        app.parallel = cores() + 1  # of which one reads for the others
 
 
 def execute(path):
