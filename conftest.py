@@ -44,8 +44,7 @@ FENCE = re.compile(r"`{3,}\{code-cell\}")  # with it a code cell begins
 LONGEST = [
     *("pages/test_pages", "test_ordinary_models", "pages/test_browser", "test_cli"),
     *("test_diagnose", "test_diagnose_definition", "test_diagnose_refusals", "test_ambient"),
-    *("test_diagnose_losses", "test_experiment", "pages/test_pdf", "test_installed"),
-    "test_measure",
+    *("test_experiment", "pages/test_pdf", "test_installed", "test_measure"),
 ]
 
 

@@ -17,12 +17,14 @@ from torch.nn import functional
 from lwcore.diagnose.measuring import _read, _undisturbed
 
 STEPS, WIDTH, NEURONS = 7, 2, 3
+NEVER = -1  # the time of what no step reaches
 
 
 class Oracle(nn.Module):
     """A model with named parameters that are drawn, and a number a step."""
 
     SIZES: ClassVar[dict] = {}
+    LEFT_OUT: tuple = ()  # used on what no step reaches
 
     def __init__(self):
         super().__init__()
@@ -45,95 +47,97 @@ H = (NEURONS, NEURONS)
 X = (WIDTH, NEURONS)
 
 
-class Bare(Oracle):
+class Loop(Oracle):
+    """A loop over the steps; `next_state` makes it of x_t and the one before."""
+
+    def run(self, p, x):
+        h, states = x.new_zeros(len(x), NEURONS), []
+        for t in range(x.shape[1]):
+            h = self.next_state(p, t, x[:, t], h)
+            states.append(h)
+        return self.show(p, states)
+
+
+class Bare(Loop):
     """tanh(W x_t + U h + b) with bare matrices: U h is made of step t − 1, and no later one."""
 
     SIZES: ClassVar = {"W": X, "U": H, "b": (NEURONS,)}
 
-    def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            h = torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1) + p("b", t))
-            states.append(h)
-        return self.show(p, states)
+    def next_state(self, p, t, x, h):
+        return torch.tanh(x @ p("W", t) + h @ p("U", t - 1) + p("b", t))
 
 
-class TwoUpdates(Oracle):
+class TwoUpdates(Loop):
     """Two updates of a state in one line: the second one's product has seen step t."""
 
     SIZES: ClassVar = {"W": X, "U": H, "V": H}
 
-    def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            h = torch.tanh(torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1)) @ p("V", t))
-            states.append(h)
-        return self.show(p, states)
+    def next_state(self, p, t, x, h):
+        return torch.tanh(torch.tanh(x @ p("W", t) + h @ p("U", t - 1)) @ p("V", t))
 
 
-class Behind(Oracle):
+class Behind(Loop):
     """U → relu → V → + W x: U and V act on what is known at t − 1, W at t."""
 
     SIZES: ClassVar = {"W": X, "U": H, "V": H}
 
-    def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            h = torch.tanh(torch.relu(h @ p("U", t - 1)) @ p("V", t - 1) + x[:, t] @ p("W", t))
-            states.append(h)
-        return self.show(p, states)
+    def next_state(self, p, t, x, h):
+        return torch.tanh(torch.relu(h @ p("U", t - 1)) @ p("V", t - 1) + x @ p("W", t))
 
 
-class Gated(Oracle):
+class Gated(Loop):
     """A gate made of x_t: what it multiplies has the time t."""
 
     SIZES: ClassVar = {"Wz": X, "Uz": H, "W": X, "U": H}
 
-    def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            z = torch.sigmoid(x[:, t] @ p("Wz", t) + h @ p("Uz", t - 1))
-            h = (1 - z) * h + z * torch.tanh(x[:, t] @ p("W", t) + (z * h) @ p("U", t))
-            states.append(h)
-        return self.show(p, states)
+    def next_state(self, p, t, x, h):
+        z = torch.sigmoid(x @ p("Wz", t) + h @ p("Uz", t - 1))
+        return (1 - z) * h + z * torch.tanh(x @ p("W", t) + (z * h) @ p("U", t))
 
 
-class Cell(Oracle):
+class Cell(Loop):
     """A function of PyTorch that takes x_t and h: its weights have the time t."""
 
     SIZES: ClassVar = {"W": (3 * NEURONS, WIDTH), "U": (3 * NEURONS, NEURONS)}
 
-    def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            h = torch.gru_cell(x[:, t], h, p("W", t), p("U", t), None, None)
-            states.append(h)
-        return self.show(p, states)
+    def next_state(self, p, t, x, h):
+        return torch.gru_cell(x, h, p("W", t), p("U", t), None, None)
 
 
 class Resets(Cell):
     """A state that is set to 0 where a flag says so, as at the end of an episode."""
 
     def run(self, p, x, done):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            h = torch.gru_cell(x[:, t], h * (1 - done[:, t, None]), p("W", t), p("U", t))
-            states.append(h)
-        return self.show(p, states)
+        return super().run(p, torch.cat([x, done[..., None]], -1))
+
+    def next_state(self, p, t, x, h):
+        return super().next_state(p, t, x[:, :-1], h * (1 - x[:, -1:]))
 
 
-class MinGRU(Oracle):
-    """Gates of inputs alone, computed for all steps at once."""
+class MinGRU(Loop):
+    """Gates of inputs alone."""
 
     SIZES: ClassVar = {"Wz": X, "W": X}
 
-    def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(x.shape[1]):
-            z = torch.sigmoid(x[:, t] @ p("Wz", t))
-            h = (1 - z) * h + z * (x[:, t] @ p("W", t))
-            states.append(h)
-        return self.show(p, states)
+    def next_state(self, p, t, x, h):
+        z = torch.sigmoid(x @ p("Wz", t))
+        return (1 - z) * h + z * (x @ p("W", t))
+
+
+class Diagonal(Loop):
+    """A linear recurrence in complex numbers."""
+
+    SIZES: ClassVar = {"W": X, "decay": (NEURONS,)}
+
+    def __init__(self):
+        super().__init__()
+        self.W = nn.Parameter(torch.complex(self.W.detach(), self.W.detach().flip(0)))
+
+    def next_state(self, p, t, x, h):
+        return h * torch.exp(1j * p("decay", t - 1)) + x.cdouble() @ p("W", t)
+
+    def show(self, p, states):
+        return super().show(p, [h.real + h.imag for h in states])
 
 
 class Attention(Oracle):
@@ -202,6 +206,20 @@ class Stack(Oracle):
         return self.show(p, states)
 
 
+class Shops(Oracle):
+    """A state that is learned, and a category of each sequence, which is known at all steps."""
+
+    SIZES: ClassVar = {"W": (9, 2), "U": (9, 3), "first": (NEURONS,), "shop": (4, NEURONS)}
+    LEFT_OUT = ("first", "shop")
+
+    def run(self, p, x, shop):
+        h, states = p("first", NEVER).expand(len(x), -1), []
+        for t in range(x.shape[1]):
+            h = torch.gru_cell(x[:, t], h, p("W", t), p("U", t))
+            states.append(h + functional.embedding(shop, p("shop", NEVER)))
+        return self.show(p, states)
+
+
 class Ahead(Oracle):
     """Frames that see one step ahead: the last two have the same time."""
 
@@ -218,7 +236,7 @@ class Ahead(Oracle):
 
 
 MODELS = [Bare, TwoUpdates, Behind, Gated, Cell, Resets, MinGRU, Attention, Convolutions]
-MODELS += [Translator, Stack, Ahead]
+MODELS += [Translator, Stack, Ahead, Diagonal, Shops]
 
 
 def inputs_of(model, count=40):
@@ -231,6 +249,8 @@ def inputs_of(model, count=40):
     if isinstance(model, Resets):
         done = (torch.rand(count, STEPS, generator=generator) < 0.2).double()
         return (inputs, done), targets
+    if isinstance(model, Shops):
+        return (inputs, torch.arange(count) % 4), targets
     return inputs, targets
 
 
@@ -239,6 +259,11 @@ def end_of(model, place):
     if isinstance(model, Translator):
         return place + model.READ
     return min(place + 1, STEPS - 1) if isinstance(model, Ahead) else place
+
+
+def in_reals(part):
+    """Return a tensor in a line, with the real and the imaginary part of each complex number."""
+    return (torch.view_as_real(part) if part.is_complex() else part).flatten()
 
 
 def oracle(model, data):
@@ -267,9 +292,59 @@ def oracle(model, data):
     vectors = []
     for lag in range(STEPS):
         zeros = {name: torch.zeros_like(part) for name, part in model.named_parameters()}
+        for name in model.LEFT_OUT:
+            del zeros[name]
         own = {**zeros, **parts.get(lag, {})}
-        vectors.append(torch.cat([own[name].flatten() for name in zeros]))
+        vectors.append(torch.cat([in_reals(own[name]) for name in zeros]))
     return torch.stack(vectors)
+
+
+def as_it_is(part):
+    """Return what is given."""
+    return part
+
+
+def last(states):
+    """Return what is there at the last step."""
+    return states[:, -1]
+
+
+class Recurrent(nn.Module):
+    """A layer of PyTorch's and a readout; `before` and `after` change what goes in and comes out."""
+
+    def __init__(
+        self, width=2, outputs=1, kind="GRU", size=4, layers=1, before=as_it_is, after=as_it_is
+    ):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.rnn = getattr(nn, kind)(width, size, layers, batch_first=True)
+            self.show = nn.Linear(size, outputs)
+        self.before, self.after = before, after
+        self.eval()
+
+    def forward(self, x):
+        return self.after(self.show(self.rnn(self.before(x))[0]))
+
+
+class Attends(nn.Module):
+    """A layer of attention, with a mask or without, of numbers or of tokens."""
+
+    def __init__(self, causal=True, outputs=1, width=2, tokens=0, after=as_it_is):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.read = nn.Embedding(tokens, 4) if tokens else nn.Linear(width, 4)
+            self.query, self.key, self.value = (nn.Linear(4, 4) for _ in range(3))
+            self.show = nn.Linear(4, outputs)
+        self.causal, self.after = causal, after
+        self.eval()
+
+    def forward(self, x):
+        h = self.read(x)
+        parts = self.query(h), self.key(h), self.value(h)
+        mixed = functional.scaled_dot_product_attention(*parts, is_causal=self.causal)
+        return self.after(self.show(h + mixed))
 
 
 def route(model, data, **how):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import Diagnosis, diagnose
@@ -16,21 +15,13 @@ from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
 from lwcore.tasks import Sequences
+from tests.diagnosed import Recurrent, last
 from tests.networks import draw, make
 
 
-class Net(nn.Module):
+def at_last(kind="LSTM", outputs=1, layers=1):
     """A small classifier or regressor."""
-
-    def __init__(self, kind="LSTM", outputs=1, layers=1):
-        super().__init__()
-        torch.manual_seed(0)
-        self.rnn = getattr(nn, kind)(1, 8, layers, batch_first=True)
-        self.fc = nn.Linear(8, outputs)
-        self.eval()
-
-    def forward(self, x):
-        return self.fc(self.rnn(x)[0][:, -1])
+    return Recurrent(1, outputs, kind, 8, layers, after=last)
 
 
 def planted(count=400, lag=3, seed=5):
@@ -40,7 +31,7 @@ def planted(count=400, lag=3, seed=5):
 
 
 def measured(net=None, batches=None, lags=range(1, 13), **options):
-    return diagnose(net or Net(), batches or planted(), lags, progress=False, **options)
+    return diagnose(net or at_last(), batches or planted(), lags, progress=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +43,7 @@ def found():
 def test_the_window_ends_at_a_planted_lag(kind, layers):
     """An untrained network, the input of lag 3 all that the target holds: from as many sequences as
     that lag needs, and five times. With signs at random hardly anything is detected."""
-    found = measured(Net(kind, 1, layers), lags=range(1, 9), source="target")
+    found = measured(at_last(kind, 1, layers), lags=range(1, 9), source="target")
     enough = int(np.ceil(found.data.required.sel(lag=3)))
     assert [found.window(n).steps for n in (enough, 5 * enough)] == [3, 3]
     assert found.window(enough).low <= 3 <= found.window(enough).high
@@ -60,14 +51,14 @@ def test_the_window_ends_at_a_planted_lag(kind, layers):
     assert stats.binomtest(false, 1000, 0.01, alternative="greater").pvalue > 1e-3
 
 
-def last(predictions, targets):
-    return (predictions[:, -1] - targets[:, -1]).square().sum()
-
-
 @pytest.mark.parametrize("kind", ["ConstGate", "GRU", "LSTM+norm"])
 def test_numbers_are_those_of_measure(kind):
     """Of one of the package's own networks with a loss behind the last step, the halves being the
     same."""
+
+    def at_end(predictions, targets):
+        return (last(predictions) - last(targets)).square().sum()
+
     network, lags = Network(make(kind, input_size=1)).double().eval(), (1, 2, 5, 11)
     inputs = draw(120, 12, 1)
     targets = inputs[..., 0].roll(3, 1)
@@ -75,7 +66,7 @@ def test_numbers_are_those_of_measure(kind):
     settings = Config.named("smoke").diagnostics.model_copy(update={"lags": lags, "ends": 1})
     wanted = observe(network, Sequences(inputs[order], targets[order]), settings, 0)
     wanted = wanted.sel(source="error").isel(probe=-1)
-    found = measured(network, (inputs, targets), lags, loss=last).data
+    found = measured(network, (inputs, targets), lags, loss=at_end).data
     for name in ("statistic", "projection"):
         np.testing.assert_allclose(found[name], wanted[name], rtol=1e-9, atol=1e-12)
 
@@ -83,8 +74,10 @@ def test_numbers_are_those_of_measure(kind):
 def test_three_lines_are_enough():
     inputs, targets = planted()
     loader = DataLoader(TensorDataset(inputs, (targets[:, 0] > 0).long()), batch_size=37)
-    found = diagnose(Net(outputs=2), loader, sequences=100, progress=False)
-    assert found.data.attrs["loss"] == "cross_entropy"
+    counts = {"sequences": np.int64(100), "n_sequences": np.int32(77), "seed": np.int64(1)}
+    found = diagnose(at_last(outputs=2), loader, **counts, progress=False)
+    known = found.data.attrs
+    assert (known["loss"], known["seed"], known["n_sequences"]) == ("cross_entropy", 1, 77)
     assert (found.data.lag.values.tolist(), found.data.sizes["sequence"]) == ([*range(1, 16)], 50)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from lwcore.diagnose import diagnose
 from tests import diagnosed
-from tests.diagnosed import MODELS, NEURONS, STEPS, WIDTH, by_lag, inputs_of, oracle, route
+from tests.diagnosed import MODELS, NEURONS, STEPS, by_lag, inputs_of, oracle, route
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.__name__)
@@ -68,18 +68,7 @@ def test_a_module_called_once_a_step_counts_whole_steps_and_bare_matrices_what_i
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_layers_of_pytorch_have_the_same_parts_by_both_routes(kind):
     """What one call makes of x_t and h has the time t, as Eq. (3) counts it."""
-    torch.manual_seed(0)
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn = getattr(nn, kind)(WIDTH, NEURONS, 2, batch_first=True)
-            self.out = nn.Linear(NEURONS, 1)
-
-        def forward(self, x):
-            return self.out(self.rnn(x)[0])
-
-    model = Net().double().eval()
+    model = diagnosed.Recurrent(kind=kind, layers=2).double()
     data = inputs_of(model)
     one, two = route(model, data), route(model, data, parameters=["rnn"])
     assert (one.route, two.route) == ("recurrence", "uses")
@@ -95,48 +84,16 @@ def test_a_gate_that_is_closed_in_most_sequences_changes_no_time():
             return super().run(p, x * is_open)
 
     model = Shut()
-    data = inputs_of(model, 60)
-    network = route(model, data)
-    times = {site.name: site.times.tolist() for site in network.sites}
-    assert set(map(tuple, times.values())) == {tuple(range(STEPS))}
-
-
-class Named(nn.Module):
-    """A recurrence that starts from a learned state, with a category of each sequence."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.rnn = nn.GRUCell(WIDTH, NEURONS)
-        self.first, self.shop = nn.Parameter(torch.randn(NEURONS)), nn.Embedding(4, NEURONS)
-        self.show = nn.Linear(NEURONS, 1)
-        self.double().eval()
-
-    def forward(self, x, shop):
-        h, out = self.first.expand(len(x), -1), []
-        for t in range(x.shape[1]):
-            h = self.rnn(x[:, t], h)
-            out.append(self.show(h + self.shop(shop)))
-        return torch.stack(out, 1)
+    for site in route(model, inputs_of(model, 60)).sites:
+        assert site.times.tolist() == [*range(STEPS)]
 
 
 def test_what_no_step_reaches_is_left_out_by_name():
-    inputs, targets = inputs_of(None)
-    batch = (inputs, torch.arange(len(inputs)) % 4), targets
-    found = route(Named(), batch, parameters=["rnn", "first", "shop"])
+    model = diagnosed.Shops()
+    found = route(model, inputs_of(model), parameters=["W", "U", *model.LEFT_OUT])
     said, _ = found.caveats[0].removeprefix("Left out: ").split(", used")
-    assert {*said.split(", ")} == {"first", "shop.weight"}
-    assert {*found.chosen} == {f"rnn.{name}" for name, _ in Named().rnn.named_parameters()}
-
-
-def test_inputs_without_steps_are_exchanged_by_sequences():
-    """A category is known at all steps: it changes no time, and the model may take keywords."""
-    inputs, targets = inputs_of(None)
-    shop = torch.arange(len(inputs)) % 4
-    by_keyword = ({"x": inputs, "shop": shop}, targets)
-    one = by_lag(route(Named(), by_keyword, parameters=["rnn"]))
-    two = by_lag(route(Named(), ((inputs, shop), targets), parameters=["rnn"]))
-    assert torch.equal(one, two)
+    assert {*said.split(", ")} == {*model.LEFT_OUT}
+    assert {*found.chosen} == {"W", "U"}
 
 
 def test_one_pair_of_pairs_is_one_pair():
@@ -170,11 +127,8 @@ def test_nothing_of_the_readers_is_touched():
     model = Counts()
     model.W.requires_grad_(False)
     before = {name: part.clone() for name, part in model.state_dict().items()}
-    seen = []
-    model.register_forward_hook(lambda *_: seen.append(1))
     diagnose(model, inputs_of(model), progress=False)
     assert not hasattr(model, "passes")
     assert [part.requires_grad for part in model.parameters()] == [False, True, True]
     assert all(part.grad is None for part in model.parameters())
     assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
-    assert seen  # a hook's own list is not copied: what is noted outside is not undone

@@ -71,3 +71,13 @@ def test_the_fit_has_the_largest_likelihood():
         start = [1, -1, 0]
         best = optimize.minimize(loss, start, (weight,), method="Nelder-Mead", tol=1e-10).x
         np.testing.assert_allclose(fitted, best[:2], atol=1e-4)
+
+
+def test_a_single_dose_inside_the_grid_gives_a_bound():
+    """From 20 sequences at the mildest gate; at the next one 4,096 are not enough."""
+    one_inside = [20, np.inf, np.inf]
+    bound = dose_exponent(rows(one_inside, one_inside), np.random.default_rng(0))
+    assert bound.low == -np.inf
+    cut = 20 * (math.log1p(-0.1) - math.log1p(-0.05))
+    growth = 4096 * 2**0.25 / (16 * 2**0.25)  # amid a step of the grid, both
+    assert bound.value == pytest.approx(math.log(growth) / cut, abs=0.02)

@@ -1,15 +1,18 @@
-"""A loss as if nothing had been learned: who pulls, on what, and how often that makes a lag."""
+"""Losses as `diagnose` takes them; and as if nothing had been learned: who pulls, on what, and how
+often that makes a lag."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional
 
 from benchmarks import false_alarms
 from lwcore.diagnose.inferred import count_false, detected
 from lwcore.diagnose.losses import IGNORED, Untrained, usual_loss
+from tests.diagnosed import Attends, by_lag, route
 
 GENERATOR = torch.Generator().manual_seed(0)
 COUNT, STEPS, CLASSES = 60, 5, 3
@@ -124,3 +127,39 @@ def test_the_usual_loss_is_the_one_that_fits():
     for shape, targets in (((5, 2), real), ((5,), whole), ((5, 5), whole)):
         with pytest.raises(ValueError, match="loss = 'None'"):
             usual_loss(shape, targets, "these shapes")
+
+
+LENGTH = 8
+DATA = drawn(COUNT, LENGTH, 2), drawn(COUNT, LENGTH, 1)
+
+
+def parts(model, data=DATA, **how):
+    return by_lag(route(model, data, **how), range(LENGTH))
+
+
+def test_labels_that_are_ignored_are_left_out():
+    """−100, whole sequences among them, with classes last or second. The oracle is cross-entropy
+    over what is left, as a sum over sequences."""
+    inputs = torch.randint(7, (COUNT, LENGTH), generator=torch.Generator().manual_seed(0))
+    wanted = inputs.roll(2, 1)
+    wanted[:, :2] = wanted[::3, 6:] = wanted[5] = IGNORED
+
+    def summed(predictions, targets):
+        is_left = targets >= 0
+        logs = predictions.log_softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+        return -logs[is_left].sum()
+
+    last = Attends(tokens=7, outputs=7).double()
+    second = Attends(tokens=7, outputs=7, after=lambda p: p.mT).double()
+    by_hand = parts(last, (inputs, wanted), loss=summed)
+    given = nn.CrossEntropyLoss(reduction="sum")
+    for model, loss in ((last, None), (second, None), (second, given)):
+        torch.testing.assert_close(parts(model, (inputs, wanted), loss=loss), by_hand)
+
+
+def test_a_loss_takes_the_one_tensor_that_the_model_gives():
+    """As logits and a cache."""
+    wanted = parts(Attends().double())
+    cached = Attends(after=lambda p: (p, "a cache")).double()
+    for loss in (None, nn.MSELoss(), functional.mse_loss):
+        assert torch.equal(parts(cached, loss=loss), wanted)

@@ -110,7 +110,9 @@ def test_it_prints_in_any_encoding(found, encoding, monkeypatch):
     assert ("N(ℓ)" if encoding == "utf-8" else r"N(\u2113)") in text
     other = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     write_legibly(other)
-    print("N(ℓ) ☃", file=other, flush=True)
+    print("ℓ ☃", file=other, flush=True)
+    shown = "ℓ ☃" if encoding == "utf-8" else r"\u2113 \u2603"
+    assert other.buffer.getvalue().decode(encoding) == f"{shown}\n"
 
 
 @pytest.mark.parametrize(
