@@ -7,6 +7,8 @@ import shutil
 import executed
 import pytest
 
+import conftest
+
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n\n"
 CODE = "```{{code-cell}} ipython3\n{}\n```\n"
 READS = """import sys
@@ -103,3 +105,18 @@ def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout)
     with pytest.raises(RuntimeError, match=r"one\.md reads .*run\.txt"):
         executed.executed(path)
     assert executed.find(path) is None
+
+
+def test_what_a_cell_prints_is_recorded_when_that_is_asked_for_and_compared(checkout, monkeypatch):
+    page = checkout / "notebooks" / "one.md"
+    edit(page, "ipython3\n", "ipython3\n:tags: [nbval-check-output]\n\n")
+    shutil.copy(conftest.REFERENCES / "sanitize.cfg", checkout)
+    monkeypatch.setattr(conftest, "REFERENCES", checkout)
+
+    def ends(*more):
+        how = f"-p conftest -p no:cacheprovider -c {os.devnull} --rootdir {checkout} {page}"
+        return int(pytest.main([*how.split(), *more]))
+
+    assert [ends(), ends("--refresh-references"), ends()] == [1, 0, 0]
+    edit(checkout / "lwcore" / "below.py", "1", "2")
+    assert ends() == 1

@@ -63,6 +63,7 @@ def of_lags(values, lags):
 THEORY = [  # stable, detection, window, inference, stats, tables, elman, printing
     ("error = 0.7: must be a number in [1e-150, 0.5)", lambda: sample_complexity(1, 1, 1, 1.5, 0.7)),
     ("scale/alignment = 0.0:", lambda: sample_complexity(1, 1e200, 1e-200, 1.5)),
+    ("envelope contains -0.5", lambda: sample_complexity([1, -0.5], 1, 1, 1.5)),
     ("of shapes (2,), (3,), (): must broadcast", lambda: sample_complexity([1, 2], [1, 1, 1], 1, 1.5)),
     ("shift/scale = 1e+160: must be 0, or from 1e-150 to 1e+150", lambda: kl_divergence(1e160, 1.5)),
     ("n_sequences contains 2.5: every entry must be", lambda: kl_divergence(1, 1.5, 1, [2, 2.5])),

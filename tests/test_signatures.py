@@ -5,8 +5,11 @@ import importlib
 import inspect
 import itertools
 import math
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 import typing
 from fractions import Fraction
 
@@ -215,3 +218,22 @@ def test_numbers_of_ranges_arrive_as_pythons_own_and_are_held_as_such():
             work(share)
     with pytest.raises(ArgumentError, match=r"^most = 1000.* above 0 or None"):
         work(0.5, most=10**400)
+
+
+def test_no_switch_of_the_interpreter_removes_a_check():
+    """Python has -O, and jaxtyping a variable of its own."""
+    program = """
+import numpy
+from jaxtyping import Float
+from lwcore.signatures import Share, checked
+@checked
+def work(x: Float[numpy.ndarray, "A B"] | Share): ...
+for refused in (3.0, numpy.ones(3)):
+    try:
+        work(refused)
+    except ValueError as error:
+        print("refused")
+"""
+    switched = os.environ | {"JAXTYPING_DISABLE": "1", "PYTHONOPTIMIZE": "2"}
+    printed = subprocess.check_output([sys.executable, "-c", program], env=switched, text=True)
+    assert printed.split() == ["refused", "refused"]
