@@ -55,7 +55,17 @@ def test_tail_index_is_taken_where_numbers_are_not_tied():
     alone = inference.signal_and_noise(numbers(samples[:1, 2:])).alpha
     np.testing.assert_array_equal(found.isel(probe=0), alone.isel(probe=0))
     tied[:, :, :200] = 0.0
-    assert np.isnan(inference.signal_and_noise(numbers(tied)).alpha).all()
+    for without in (tied, draws(0.8, (1, 2, 640))):  # means of these do not concentrate
+        assert np.isnan(inference.signal_and_noise(numbers(without)).alpha).all()
+    assert inference.sequences_needed(1.0, 1.0, [1.0, np.nan]).tolist() == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"), [(np.full((1, 1, 9), 1e160), "size up to"), (np.ones((1, 1, 1)), "2 or")]
+)
+def test_numbers_too_large_or_too_few_are_refused(samples, words):
+    with pytest.raises(ValueError, match=words):
+        inference.signal_and_noise(numbers(samples))
 
 
 def test_a_summary_is_of_double_precision_whatever_holds_the_numbers():

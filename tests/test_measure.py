@@ -102,6 +102,12 @@ def test_planted_signal_gives_the_known_sample_complexity():
             )
             np.testing.assert_allclose(needed, expected, rtol=0.5)
     assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6
+    of_whole = required(result, **inference.OPTIMISER_VIEW, error=0.2, rule="plug-in")
+    exact = (stats.norm.isf(0.2) * result.deviation.sel(noise="whole") / result.signal) ** 2
+    np.testing.assert_allclose(of_whole.sel(source="error"), exact.sel(source="error"))
+    noise_alone = {"source": "noise"}
+    assert (required(result).sel(noise_alone) == np.inf).all()
+    assert np.isfinite(required(result, rule="plug-in").sel(noise_alone)).any()
     result = kept(planted(2.0, SHIFTS, 20000)).sel(source="error")
     needed = required(result, detector="variance").mean("probe")
     np.testing.assert_allclose(needed, stats.norm.ppf(0.9) ** 2 * 0.5 / SHIFTS**2, rtol=0.1)
