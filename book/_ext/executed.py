@@ -1,21 +1,19 @@
 """Notebooks that were executed: by the build or by a test, whichever needs one first. The other
 takes what was left.
 
-What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of
-the package and of the book that it imports, with what these import in turn; files of the repository
-that its code names), the lock and the Python version. No execution that read anything else of the
-repository is kept, so that no key is too narrow.
+What was left holds as long as all that the execution read is the same: the notebook's code, the
+modules of the package and of the book that it imported, and the recorded files that it opened; so
+are the names of all recorded files, the lock and the Python version. Each execution keeps the list.
 """
 
-import ast
 import copy
 import hashlib
 import json
-import re
 import sys
 import time
 from contextlib import contextmanager
 from functools import cache
+from glob import glob
 from pathlib import Path
 
 import jupytext
@@ -28,7 +26,8 @@ from traitlets.config import Config
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
 TIMEOUT = 900
-PACKAGES = ("lwcore", "book", "benchmarks")
+OURS = ("lwcore", "book", "benchmarks", "notebooks")
+RECORDED = ("lwcore/configs", "book/results")
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else each kernel warns
 
 # The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to
@@ -61,118 +60,26 @@ def notebook_of(path, mtime_ns):
     return jupytext.read(path)
 
 
-def key(path):
-    """Identify a notebook's code, all that it can reach, and the Python and the packages below
-    it."""
-    code, _, _ = parsed(path, path.stat().st_mtime_ns)
-    digest = hashlib.sha256(f"{sys.version}\n{code}".encode())
-    for source in (ROOT / "constraints.txt", *sorted(reach(path))):
-        digest.update(source.relative_to(ROOT).as_posix().encode())
-        digest.update(fingerprint(source, source.stat().st_mtime_ns))
-    return digest.hexdigest()[:16]
+def place(path):
+    """Give a file's path within the checkout."""
+    return Path(path).resolve().relative_to(ROOT).as_posix()
+
+
+def state(files):
+    """Give what some files hold now, by their places, and what every notebook depends on."""
+    now = {"Python": sys.version}
+    for folder in RECORDED:
+        now[folder] = sorted(glob(f"{folder}/**", root_dir=ROOT, recursive=True))
+    for file in {*files, "constraints.txt"} - now.keys():
+        path = ROOT / file
+        now[file] = digest(path, path.stat().st_mtime_ns) if path.is_file() else None
+    return now
 
 
 @cache
-def fingerprint(path, mtime_ns):
+def digest(path, mtime_ns):
     """Give a file's digest; a file is read once for each time it was changed."""
-    return hashlib.sha256(path.read_bytes()).digest()
-
-
-@cache
-def parsed(path, mtime_ns):
-    """Give a notebook's code, the modules of ours that it imports, and the texts it holds.
-
-    Lines for IPython alone, such as ``%matplotlib``, are left out.
-    """
-    sources = []
-    for cell in read(path).cells:
-        if cell.cell_type == "code":
-            sources.append(re.sub(r"^[%!].*$", "", cell.source, flags=re.MULTILINE))
-    code = "\n".join(sources)
-    tree = ast.parse(code)
-    texts = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            texts.add(node.value)
-    return code, frozenset(imported(tree)), frozenset(texts)
-
-
-def reach(path):
-    """List the files of the repository that a notebook can read.
-
-    These are modules, with all they import, and what its code names: files, and all in folders.
-    """
-    _, imports, texts = parsed(path, path.stat().st_mtime_ns)
-    files = files_of(imports)
-    if ROOT / "lwcore" / "experiment" / "config.py" in files:
-        files.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
-    if ROOT / "book" / "chapters" / "training.py" in files:
-        files.update((ROOT / "book" / "results" / "networks").glob("*.npz"))
-    for text in texts:
-        if "/" not in text or "\n" in text:
-            continue
-        named = (path.parent / text).resolve()
-        if not named.is_relative_to(ROOT) or named == ROOT:
-            continue
-        for file in [named] if named.is_file() else named.rglob("*"):
-            if file.is_file() and file.suffix != ".pyc":
-                files.add(file)
-    return files
-
-
-def files_of(names):
-    """List the files of some modules, and of all that these import."""
-    files = set()
-    seen = set()
-    waiting = set(names)
-    while waiting:
-        name = waiting.pop()
-        seen.add(name)
-        file = file_of(name)
-        if file is not None:
-            files.add(file)
-            waiting |= imports_of(file, file.stat().st_mtime_ns) - seen
-    return files
-
-
-def imported(tree):
-    """Name the modules of the package and the book that some code imports, and the packages they
-    are in; a name may be no module."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            if name.partition(".")[0] in PACKAGES:
-                yield name
-                while "." in name:
-                    name = name.rpartition(".")[0]
-                    yield name
-
-
-@cache
-def imports_of(path, mtime_ns):
-    """Name the modules of the package and the book that a module imports.
-
-    `lwcore` itself names all of its modules for type checkers, and imports those that a reader
-    names.
-    """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if path == ROOT / "lwcore" / "__init__.py":
-        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
-    return set(imported(tree))
-
-
-def file_of(module):
-    """Find a module's file; None if there is no such module."""
-    stem = ROOT.joinpath(*module.split("."))
-    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
-        if path.is_file():
-            return path
-    return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @contextmanager
@@ -189,25 +96,33 @@ def store():
             opened.db.dispose()
 
 
+def record_of(path, kept):
+    """Give the cache's record of an execution of a notebook that holds; None if there is none."""
+    try:
+        record = kept.match_cache_notebook(read(path))
+    except KeyError:
+        return None
+    # a checkout that was copied or moved takes its executions along: the place is one within it
+    was = record.data.get("read", {})
+    if record.data.get("notebook") == place(path) and was == state(was):
+        return record
+    kept.remove_cache(record.pk)  # stale, or another notebook's
+    return None
+
+
 def find(path):
     """Give what an execution of a notebook as it is now has left: its code cells with their
     outputs, or None."""
     with store() as kept:
-        try:
-            record = kept.match_cache_notebook(read(path))
-        except KeyError:
-            return None
-        # a checkout that was copied or moved takes its executions along: the place is one within it
-        same_place = record.data.get("notebook") == place(path)
-        if same_place and record.data.get("key") == key(path):
-            return kept.get_cache_bundle(record.pk).nb
-        kept.remove_cache(record.pk)  # stale, or another notebook's
-        return None
+        record = record_of(path, kept)
+        return record and kept.get_cache_bundle(record.pk).nb
 
 
-def place(path):
-    """Give a notebook's path within the checkout."""
-    return Path(path).resolve().relative_to(ROOT).as_posix()
+def key(path):
+    """Identify the execution that `find` gives; None if there is none."""
+    with store() as kept:
+        record = record_of(path, kept)
+        return record and f"{record.hashkey} of {record.created}"
 
 
 def executed(path, notebook=None):
@@ -219,22 +134,13 @@ def executed(path, notebook=None):
         kept_cells = find(path)
         if kept_cells is not None:
             return kept_cells
-        before = key(path)
-        start = time.perf_counter()
+        start = time.time()
         used = run(notebook, path.parent)
-        seconds = time.perf_counter() - start
-        beyond_reach = used - reach(path)
-        # SHA256SUMS verifies, and adds nothing
-        unknown = sorted(str(file) for file in beyond_reach if file.name != "SHA256SUMS")
-        if unknown:
-            raise RuntimeError(
-                f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it "
-                "in the notebook's code."
-            )
-        if before == key(path):  # else something was edited meanwhile
-            facts = {"execution_seconds": seconds, "key": before, "notebook": place(path)}
+        if all(file.stat().st_mtime < start for file in used):  # nothing was edited meanwhile
             from jupyter_cache.base import CacheBundleIn
 
+            facts = {"notebook": place(path), "read": state(map(place, used))}
+            facts["execution_seconds"] = time.time() - start
             bundle = CacheBundleIn(notebook, str(path), data=facts)
             with store() as kept:
                 kept.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
@@ -274,6 +180,6 @@ def run(notebook, folder):
         file = (Path(folder) / name).resolve()
         if not file.is_relative_to(ROOT) or not file.is_file():
             continue
-        if file.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks"):
+        if file.relative_to(ROOT).parts[0] in OURS:
             ours.add(file)
     return ours

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import executed
 from docutils import nodes
-from jinja2 import Environment, FileSystemLoader
 from notebook_pool import notebooks
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
@@ -72,14 +71,15 @@ class ClaimRole(SphinxRole):
 
     def run(self):
         """Set the badge; an error if there is no such claim, or if it has a place already."""
-        places = claim_places(self.env)
         names = [name.strip() for name in self.text.split(",")]
         for name in names:
+            places = claim_places(self.env)
             if name not in registry():
                 return self.refused(name, "there is none of that name")
             if name in places:
                 return self.refused(name, f"it has a badge in {places[name]} already")
-            places[name] = self.env.docname
+            page = self.env.metadata[self.env.docname]  # Sphinx empties it when the page is read
+            page.setdefault("claims", []).append(name)
         return [badge(claims=names)], []
 
     def refused(self, name, why):
@@ -135,16 +135,11 @@ def reading_with(words, claim):
 
 
 def claim_places(env):
-    """Give the page of each claim's badge, which Sphinx keeps between builds."""
-    if not hasattr(env, "claim_places"):
-        env.claim_places = {}
-    return env.claim_places
-
-
-def forget(app, env, docname):
-    """Drop the badges of a page before it is read again."""
-    places = claim_places(env)
-    env.claim_places = {claim: place for claim, place in places.items() if place != docname}
+    """Give the page of each claim's badge."""
+    places = {}
+    for page, metadata in env.metadata.items():
+        places |= dict.fromkeys(metadata.get("claims", ()), page)
+    return places
 
 
 def measure(app, env):
@@ -153,7 +148,7 @@ def measure(app, env):
     before = getattr(env, "outcomes_by_key", {})
     env.outcomes_by_key = {}
     for page, path in notebooks(env).items():
-        key = page, env.notebook_keys[page]
+        key = page, env.execution_keys[page]
         if key not in before:
             notebook = executed.find(path)
             if notebook is None:  # it failed
@@ -168,8 +163,6 @@ def measure(app, env):
     for name in registry():
         if name not in by_name:
             log.warning("claim %r is measured in no chapter", name, type="ledger")
-        if name not in claim_places(env):
-            log.warning("claim %r has no badge in any chapter", name, type="ledger")
     old = getattr(env, "outcomes", {})
     env.outcomes = {name: by_name[name] for name in registry() if name in by_name}
     return [] if old == env.outcomes else sorted(env.all_docs)
@@ -297,7 +290,8 @@ def tally_html(app, docname, of):
     """Count what the papers say, by kind and verdict, each count leading to its rows."""
     counted = counts_by_kind(app.env.outcomes.values())
     page = app.builder.get_relative_uri(docname, PAGE)
-    return render("tally.html", counts=counted, short=SHORT, page=page)
+    values = {"counts": counted, "short": SHORT, "signs": SIGNS, "page": page}
+    return app.builder.templates.render("tally.html", values)
 
 
 def ledger_html(app, docname, of):
@@ -306,22 +300,16 @@ def ledger_html(app, docname, of):
     for outcome in app.env.outcomes.values():
         if (outcome.claim.paper == "code") == (of == "code"):
             listed.append(outcome)
-    return render(
-        "ledger.html",
-        outcomes=listed,
-        counts=counts(listed),
-        papers={} if of else PAPERS,
-        kinds=Kind,
-        chapter_of=partial(chapter_of, app, docname),
-        address_of=partial(address_of, app, docname),
-    )
-
-
-def render(template, **values):
-    """Fill in a template."""
-    folder = FileSystemLoader(Path(__file__).parents[1] / "_templates")
-    environment = Environment(loader=folder, autoescape=True)
-    return environment.get_template(template).render(signs=SIGNS, **values)
+    values = {
+        "outcomes": listed,
+        "counts": counts(listed),
+        "signs": SIGNS,
+        "papers": {} if of else PAPERS,
+        "kinds": Kind,
+        "chapter_of": partial(chapter_of, app, docname),
+        "address_of": partial(address_of, app, docname),
+    }
+    return app.builder.templates.render("ledger.html", values)
 
 
 def chapter_of(app, docname, outcome):
@@ -347,9 +335,7 @@ def setup(app):
     app.add_role("measured", MeasuredRole())
     app.add_directive("ledger", Table)
     registry()  # a file of claims that cannot be read ends the build, which names it
-    app.connect("env-purge-doc", forget)
     app.connect("env-updated", measure)
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
-    # pages that were read when tables were of two kinds are read again
-    return {"env_version": 4}
+    return {"env_version": 5}  # pages that an older version has read are read again

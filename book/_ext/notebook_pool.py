@@ -2,8 +2,9 @@
 the other, on one core.
 
 What has no execution that holds is executed (`executed`), the longest texts first; a page waits for
-its notebook, and myst-nb finds it in the cache. A notebook that fails is left to myst-nb, which runs
-it once more and says what went wrong where a reader of its log looks for it.
+its notebook, and myst-nb finds it in the cache, which both keep in ``_build/.jupyter_cache``. A
+notebook that fails is left to myst-nb, which runs it once more and says what went wrong where a
+reader of its log looks for it.
 """
 
 import os
@@ -14,12 +15,6 @@ from pathlib import Path
 
 import executed
 from nbclient.exceptions import CellExecutionError
-
-
-def use_store(app, config):
-    """Let myst-nb read what `executed` keeps."""
-    config.nb_execution_cache_path = str(executed.STORE)
-    app.executions = {}  # that were begun, by page
 
 
 def notebooks(env):
@@ -33,10 +28,13 @@ def changed(app, env, *_):
 
     An edit of the package changes no page's text.
     """
-    before = getattr(env, "notebook_keys", {})
-    keys = {page: executed.key(path) for page, path in notebooks(env).items()}
-    env.notebook_keys = keys
-    return [page for page, key in keys.items() if key != before.get(page)]
+    env.execution_keys = getattr(env, "execution_keys", {})
+    pages = []
+    for page, path in notebooks(env).items():
+        key = executed.key(path)
+        if key is None or key != env.execution_keys.get(page):
+            pages.append(page)
+    return pages
 
 
 def begin(app, env, docnames):
@@ -46,7 +44,7 @@ def begin(app, env, docnames):
     """
     paths = {}
     for page, path in notebooks(env).items():
-        if page in docnames and executed.find(path) is None:
+        if page in docnames and executed.key(path) is None:
             paths[page] = path
     waiting = sorted(paths, key=lambda page: paths[page].stat().st_size, reverse=True)
     pool = ThreadPoolExecutor(cores())
@@ -56,9 +54,11 @@ def begin(app, env, docnames):
 
 
 def wait(app, env, docname):
-    """Let a page wait for the execution of its notebook."""
+    """Let a page wait for the execution of its notebook, and note which one it shows."""
     if docname in app.executions:
         app.executions[docname].result()
+    path = notebooks(env).get(docname)
+    env.execution_keys[docname] = path and executed.key(path)
 
 
 def write_side_by_side(app, env):
@@ -85,7 +85,7 @@ def cores():
 
 def setup(app):
     """Connect it."""
-    app.connect("config-inited", use_store)
+    app.executions = {}  # that were begun, by page
     app.connect("env-get-outdated", changed)
     app.connect("env-before-read-docs", begin)
     app.connect("env-purge-doc", wait)
