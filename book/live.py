@@ -7,7 +7,6 @@ takes a new one: the program starts itself again. What fails is tried again afte
 
 import argparse
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -18,23 +17,12 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
-KINDS = {".bib", ".css", ".csv", ".html", ".js", ".md", ".nc", ".py", ".svg", ".toml", ".yml"}
 # A page or what it shows: the Sphinx that is there can write it. All else is read at the start.
-TEXTS = re.compile(
-    r"notebooks/.*\.md|book/(?!results/).*\.md|book/(_static|_templates)/.*|book/results/.*"
-)
-
-
-def is_watched(path):
-    """Tell whether a file is one of the book, and not what an editor has left beside it."""
-    place = Path(path).relative_to(ROOT)
-    is_hidden = any(part.startswith(".") for part in place.parts)
-    return place.suffix in KINDS and not is_hidden
-
-
-def is_text(path):
-    """Tell whether a change of a file can be written by the Sphinx that is there."""
-    return TEXTS.fullmatch(Path(path).relative_to(ROOT).as_posix()) is not None
+TEXTS = ["notebooks/*.md", "book/*.md", "book/api/*.md", "book/_templates/**", "book/results/**"]
+REST = [
+    *("lwcore/**/*.py", "lwcore/**/*.toml", "book/**/*.py", "book/**/*.toml", "book/*.bib"),
+    *("book/_static/*", "book/_toc.yml", "_config.yml", "constraints.txt"),
+]
 
 
 def sphinx():
@@ -66,9 +54,7 @@ class Book:
             self.app.build()
         except Exception as error:
             self.app = None
-            cause = getattr(error, "orig_exc", None) or error.__cause__ or error
-            reason = f"{type(cause).__name__}: {cause}"
-            print(f"The book could not be written: {reason}\nMend it and save.", flush=True)
+            print(f"The book could not be written: {error!r}\nMend it and save.", flush=True)
             return
         if self.app._warncount:  # else `make book` would take the pages for read
             Path(self.app.doctreedir, "environment.pickle").unlink(missing_ok=True)
@@ -94,12 +80,10 @@ def main():
     port = options.parse_args().port
     book = Book()
     server = Server()
-    for name in ("book", "lwcore", "notebooks", "_config.yml", "constraints.txt"):
-        path = str(ROOT / name)
-        server.watch(path, begin_anew, ignore=lambda one: not is_watched(one) or is_text(one))
-        server.watch(
-            f"{path}/**", book.change, ignore=lambda one: not is_watched(one) or not is_text(one)
-        )
+    for pattern in TEXTS:
+        server.watch(str(ROOT / pattern), book.change)
+    for pattern in REST:
+        server.watch(str(ROOT / pattern), begin_anew)
     with patch_docutils(None), docutils_namespace():
         print("Reading the book.", flush=True)
         book.build()

@@ -1,23 +1,25 @@
 """The book while it is edited: what is watched, and what takes a new start."""
 
-import pytest
+import glob
 
-from book import live
+from book.live import REST, ROOT, TEXTS
+
+KINDS = ["bib", "css", "csv", "html", "js", "md", "nc", "py", "svg", "toml", "yml"]
 
 
-@pytest.mark.parametrize(
-    ("name", "watched", "text"),
-    [
-        ("notebooks/one.md", True, True),
-        ("book/_static/one.css", True, True),
-        ("book/claims/one.toml", True, False),
-        ("lwcore/one.py", True, False),
-        ("_config.yml", True, False),
-        ("notebooks/.one.md.swp", False, False),
-        ("notebooks/one.md~", False, False),
-        ("notebooks/.hidden/one.md", False, True),
-    ],
-)
-def test_pages_are_written_and_all_else_takes_a_new_start(name, watched, text):
-    path = str(live.ROOT / name)
-    assert (live.is_watched(path), live.is_text(path)) == (watched, text)
+def files_of(patterns):
+    """Files of the checkout that some patterns fit."""
+    found = set()
+    for pattern in patterns:
+        found |= set(glob.glob(pattern, root_dir=ROOT, recursive=True))
+    return found
+
+
+def test_pages_are_written_and_all_else_takes_a_new_start():
+    texts, rest = files_of(TEXTS), files_of(REST)
+    assert texts & rest == set()
+    assert {"notebooks/03_bptt.md", "book/intro.md", "book/_templates/ledger.html"} <= texts
+    assert {"book/live.py", "lwcore/configs/small.toml", "book/_static/charts.js"} <= rest
+    folders = ("book", "lwcore", "notebooks")
+    every = files_of(f"{folder}/**/*.{kind}" for folder in folders for kind in KINDS)
+    assert every - texts - rest == {"lwcore/README.md", "book/pdf.css"}

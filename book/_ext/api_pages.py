@@ -101,10 +101,7 @@ def signature_as_written(app, what, name, obj, options, signature, returned):
         written = inspect.signature(obj)
     except ValueError:  # it is made in C
         return None
-    kept = []
-    for parameter in written.parameters.values():
-        if parameter.name != "self" and not parameter.name.startswith("_"):
-            kept.append(parameter)
+    kept = [one for one in written.parameters.values() if one.name != "self"]
     arguments, _, result = stringify_signature(written.replace(parameters=kept)).rpartition(" -> ")
     return (arguments, result) if arguments else (result, None)
 

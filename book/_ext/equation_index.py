@@ -19,7 +19,6 @@ from pathlib import Path
 
 from api_pages import ROOT, public
 from docutils import nodes
-from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 INVENTORY = ROOT / "book" / "equations.toml"
@@ -28,7 +27,15 @@ NUMBERS = r"\(\d+\)(?:(?:\s*–\s*|,\s+|,?\s+(?:and|or|to)\s+)\(\d+\))*"
 NAMED = re.compile(rf"(?P<companion>C&E(?:'s)?\s+)?\bEqs?\.\s+(?P<numbers>{NUMBERS})")
 IMPLEMENTS = re.compile(rf"\bImplements\s+{NAMED.pattern}")
 TAG = re.compile(r"\\tag\{(?P<companion>C&E )?(?P<numbers>[\d–, ]+)\}")
-HEAD = {"Eq.": 5, "What it says": 30, "Shown in": 20, "In the code": 45}  # with the columns' widths
+PAGE = "book/equations"
+HEAD = """```{list-table}
+:header-rows: 1
+:class: equations
+
+* - Eq.
+  - What it says
+  - Shown in
+  - In the code"""
 
 
 @cache
@@ -93,68 +100,38 @@ class EquationIndex(SphinxDirective):
     optional_arguments = 1
 
     def run(self):
-        """Make the table."""
+        """Make the table, whose rows are known by their equations."""
         for path in (INVENTORY, Path(__file__), *(ROOT / "lwcore").rglob("*.py")):
             self.env.note_dependency(str(path))
         of_companion = self.arguments == ["companion"]
         keys = [key for key in inventory() if key.startswith(COMPANION) == of_companion]
-        group = nodes.tgroup("", cols=len(HEAD))
-        head = nodes.row("")
-        for word, width in HEAD.items():
-            group += nodes.colspec(colwidth=width)
-            head += cell(nodes.Text(word))
-        group += nodes.thead("", head)
-        group += nodes.tbody("", *map(self.row, keys))
-        return [nodes.table("", group, classes=["equations"])]
-
-    def row(self, key):
-        """Make one row, and make it known by its equation."""
-        entry = inventory()[key]
-        page = self.env.docname
-        anchor = f"eq-{key}"
-        self.env.get_domain("std").anonlabels[anchor] = page, anchor
-        says, _ = self.state.inline_text(entry["says"], self.lineno)
-        chapters = [link(page, f"{chapter}/{key}", title(chapter)) for chapter in entry["shown"]]
-        name = implementations().get(key)
-        if name:
-            code = nodes.literal("", name.removeprefix("lwcore."))
-            reach = ", on the path of a run" if entry.get("run") else ", theory only"
-            in_the_code = [link(page, name, code, "py", "obj"), nodes.Text(reach)]
-        else:
-            in_the_code, _ = self.state.inline_text(entry["reason"], self.lineno)
-        return nodes.row(
-            "",
-            cell(nodes.Text(in_print(key))),
-            cell(*says),
-            cell(*listed(chapters)),
-            cell(*in_the_code),
-            ids=[anchor],
-        )
+        lines = [HEAD, *map(row, keys), "```"]
+        made = self.parse_text_to_nodes("\n".join(lines))
+        labels = self.env.get_domain("std").anonlabels
+        rows = list(made[0].findall(nodes.row))
+        for key, made_row in zip(keys, rows[1:], strict=True):
+            anchor = f"eq-{key}"
+            made_row["ids"].append(anchor)
+            labels[anchor] = self.env.docname, anchor
+        return made
 
 
-def link(page, target, shown, domain="std", role="ref"):
-    """Point to a label, or to a name of Python's; Sphinx warns of what it does not find in the end."""
-    inner = nodes.inline("", shown) if isinstance(shown, str) else shown
-    where = {"refdomain": domain, "reftype": role, "reftarget": target, "refdoc": page}
-    return pending_xref("", inner, refexplicit=True, refwarn=True, **where)
+def row(key):
+    """Write one row of the table."""
+    entry = inventory()[key]
+    chapters = [f"{{ref}}`{title(chapter)} <{chapter}/{key}>`" for chapter in entry["shown"]]
+    in_the_code = entry.get("reason")
+    if in_the_code is None:
+        name = implementations()[key]
+        reach = "on the path of a run" if entry.get("run") else "theory only"
+        in_the_code = f"{{py:obj}}`{name.removeprefix('lwcore.')} <{name}>`, {reach}"
+    cells = [in_print(key), entry["says"], ", ".join(chapters), in_the_code]
+    return "* - " + "\n  - ".join(cells)
 
 
 def in_print(key):
     """Give an equation's number as its paper prints it."""
     return f"({key.removeprefix(COMPANION)})"
-
-
-def cell(*children):
-    """Put inline nodes into a cell of a table."""
-    return nodes.entry("", nodes.paragraph("", "", *children))
-
-
-def listed(children):
-    """Put commas between nodes."""
-    with_commas = []
-    for child in children:
-        with_commas += [nodes.Text(", "), child]
-    return with_commas[1:]
 
 
 def find_tags(app, doctree):
@@ -165,24 +142,24 @@ def find_tags(app, doctree):
     page = app.env.docname
     chapter = page.rpartition("/")[2]
     labels = app.env.get_domain("std").anonlabels
+    index = app.builder.get_relative_uri(page, PAGE)
     for formula in list(doctree.findall(nodes.math_block)):
-        links = []
+        line = nodes.paragraph(classes=["eq-code"])
         for key in equations_in(TAG, formula.astext()):
             anchor = f"paper-eq-{key}"
             if anchor not in doctree.ids:
                 doctree.ids[anchor] = formula
                 formula["ids"].append(anchor)
-            labels[f"{chapter}/{key}"] = page, anchor
-            if key in inventory():
-                links.append(link(page, f"eq-{key}", in_print(key)))
-        if links:
-            children = [*listed(links), nodes.Text(" in the code")]
-            line = nodes.paragraph("", "", *children, classes=["eq-code"])
+            labels[f"{chapter}/{key}".lower()] = page, anchor
+            line += nodes.Text(", " if line.children else "")
+            line += nodes.reference("", in_print(key), internal=True, refuri=f"{index}#eq-{key}")
+        if line.children:
+            line += nodes.Text(" in the code")
             siblings = formula.parent
             siblings.insert(siblings.index(formula) + 1, line)
     for name, anchor in doctree.nameids.items():
         if name.startswith("paper-eq-") and anchor:
-            labels[f"{chapter}/{name.removeprefix('paper-eq-')}"] = page, anchor
+            labels[f"{chapter}/{name.removeprefix('paper-eq-')}".lower()] = page, anchor
 
 
 def link_equations(app, what, name, obj, options, lines):

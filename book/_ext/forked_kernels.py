@@ -22,6 +22,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 LIBRARIES = """IPython ipykernel.kernelapp jaxtyping numpy scipy.stats scipy.optimize scipy.integrate
 pandas xarray h5netcdf pydantic rich torch torch._inductor.config torch._dynamo numba
 matplotlib.pyplot altair"""
+ONE_AT_A_TIME = Lock()
 
 
 class ForkingProvisioner(LocalProvisioner):
@@ -29,7 +30,8 @@ class ForkingProvisioner(LocalProvisioner):
 
     async def launch_kernel(self, cmd, **options):
         """Have that process fork."""
-        self.process = forking_process().fork(cmd, options["cwd"], options["env"])
+        folder = str(options["cwd"])
+        self.process = fork(arguments=cmd[1:], folder=folder, environment=options["env"])
         self.pid = self.pgid = self.process.pid
         return self.connection_info
 
@@ -58,32 +60,20 @@ class ForkedProcess:
         os.kill(self.pid, number)
 
 
-class ForkingProcess:
-    """The process that imports the libraries, as its users see it."""
-
-    def __init__(self):
-        """Start it; it ends when this process does, which closes its input."""
-        self.lock = Lock()
-        self.process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def fork(self, command, folder, environment):
-        """Start a kernel."""
-        request = {"arguments": command[1:], "folder": str(folder), "environment": environment}
-        with self.lock:
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-            return ForkedProcess(int(self.process.stdout.readline()))
-
-
 @cache
 def forking_process():
-    """Return this process's own, started when it is first needed."""
-    return ForkingProcess()
+    """Start the process that imports the libraries, once; it ends when this one does."""
+    command = [sys.executable, __file__]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def fork(**request):
+    """Have it fork, and become a kernel."""
+    with ONE_AT_A_TIME:
+        asked = forking_process()
+        asked.stdin.write(json.dumps(request) + "\n")
+        asked.stdin.flush()
+        return ForkedProcess(int(asked.stdout.readline()))
 
 
 def use_forked_kernels():

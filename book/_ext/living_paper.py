@@ -5,10 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from sphinx.util.logging import getLogger
-
 ROOT = Path(__file__).parents[2]
-log = getLogger(__name__)
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
 PARAMETER = re.compile(r"<dd>(.*)</dd>")
 # What the theme and Sphinx write → what can be heard, or reached by keyboard.
@@ -24,6 +21,7 @@ MENDED = {
         '<div tabindex="0" class="pst-scrollable-table-container">'
     ),
     "<th></th>": "<td></td>",
+    '<a class="word ': '<a data-bs-toggle="tooltip" class="word ',
 }
 # An opened fold that is wider than its place has to be reachable by keyboard. The theme looks at
 # what scrolls when the window changes its size, and finds nothing in a closed one.
@@ -66,17 +64,6 @@ def name_repository(app, config):
                 "notebook_interface": "jupyterlab",
             },
         }
-
-
-def name_forgotten_pages(app, env, docnames):
-    """Warn of pages that no line of the table of contents names: they would be left out.
-
-    Texts whose address is that of a part of another page are included there as they are.
-    """
-    for path in sorted([*ROOT.glob("notebooks/*.md"), *ROOT.glob("book/*.md")]):
-        page = path.relative_to(ROOT).with_suffix("").as_posix()
-        if page not in env.found_docs and page not in app.config.redirects:
-            log.warning("%s.md is in no line of book/_toc.yml, and is left out", page)
 
 
 def trim_mathjax(app, config):
@@ -153,7 +140,6 @@ def setup(app):
     app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)
     app.connect("config-inited", trim_mathjax)
-    app.connect("env-before-read-docs", name_forgotten_pages)
     app.add_js_file(None, body=WATCH_FOLDS)
     app.connect("html-page-context", bring_charts)
     app.connect("html-page-context", mend_page, priority=900)

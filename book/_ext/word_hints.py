@@ -1,5 +1,6 @@
 """What a word means, where it stands: a link to the glossary has the first paragraph of the word's
-entry as its title, which the theme shows (Bootstrap's tooltip) to who points at it or tabs to it."""
+entry as its title, which the theme shows (Bootstrap's tooltip, by a mark of `living_paper`) to who
+points at it or tabs to it."""
 
 from docutils import nodes
 from sphinx.addnodes import glossary
@@ -13,8 +14,6 @@ def explain(app, doctree, docname):
     for word in doctree.findall(nodes.inline):
         if "std-term" in word["classes"] and isinstance(word.parent, nodes.reference):
             links.append(word.parent)
-    if not links:
-        return
     by_anchor = {}
     for words in app.env.get_doctree(PAGE).findall(glossary):
         for entry in words.findall(nodes.definition_list_item):
@@ -27,14 +26,6 @@ def explain(app, doctree, docname):
         link["reftitle"] = by_anchor[anchor]
 
 
-def mark(app, pagename, templatename, context, doctree):
-    """Mark these links for the theme."""
-    if "body" in context:
-        marked = '<a data-bs-toggle="tooltip" class="word '
-        context["body"] = context["body"].replace('<a class="word ', marked)
-
-
 def setup(app):
-    """Connect them."""
+    """Connect it."""
     app.connect("doctree-resolved", explain)
-    app.connect("html-page-context", mark)

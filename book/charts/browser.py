@@ -13,7 +13,6 @@ from book.charts.style import RULE, choice, dress, formula, log_x, log_y
 from lwcore.experiment import config_of
 from lwcore.figures import COLOURS
 from lwcore.inference import DETECTORS, NOISES, PAPER_V2, required, window_of
-from lwcore.signatures import require
 
 _WAYS = {name: {"detector": name} for name in DETECTORS} | {"letter_v2": PAPER_V2}
 _WORDS = DETECTOR_WORDS | {
@@ -39,8 +38,6 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
     empty where it cannot be counted) and ``h`` (H_N, 0 where no lag is seen) by view, direction,
     noise, detector, and lag or number of sequences.
     """
-    held = sorted({"envelope", "signal", "scale"} & {*map(str, results.data_vars)})
-    require("results", held, len(held) == 3, "of a run, with envelope, signal and scale")
     views = list(dict.fromkeys(results.view.values.tolist()))
     chart = dress(
         alt.concat(*_panels(results), columns=3).add_params(*_choices(results, views)),
@@ -219,13 +216,9 @@ def _rounded(values: ArrayLike) -> list[Any]:
     array = np.asarray(values, float)
     if array.ndim > 1:
         return [_rounded(row) for row in array]
-    numbers: list[Any] = []
+    numbers: list[float | None] = []
     for value in array:
-        rounded = float(f"{value:.3g}")
-        if not value < _COUNTABLE:
-            numbers.append(None)
-        elif rounded == int(rounded):
-            numbers.append(int(rounded))
-        else:
-            numbers.append(rounded)
+        rounded = float(f"{value:.3g}") if value < _COUNTABLE else None
+        is_whole = rounded is not None and rounded.is_integer()
+        numbers.append(int(rounded) if is_whole else rounded)
     return numbers

@@ -152,12 +152,8 @@ def _by_law(part: int, **where: str) -> str:
         part: 0 for the envelope, 1 for the lag: the place in an entry of `_LAWS`.
         where: What stands in the place of ``{lag}`` or ``{x}``.
     """
-    cases = ""
-    for name, expressions in _LAWS.items():
-        expression = expressions[part].format(**where)
-        is_last = name == list(_LAWS)[-1]
-        cases += expression if is_last else f"law == '{name}' ? {expression} : "
-    return f"({cases})"
+    by_law = [f"{name}: {laws[part].format(**where)}" for name, laws in _LAWS.items()]
+    return f"({{{', '.join(by_law)}}}[law])"
 
 
 def _reached(ratio: str) -> str:
