@@ -20,8 +20,8 @@ from jupyter_client.provisioning import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 LIBRARIES = """IPython ipykernel.kernelapp jaxtyping numpy scipy.stats scipy.optimize scipy.integrate
-pandas xarray h5netcdf pydantic rich torch torch._inductor.config torch._dynamo numba
-matplotlib.pyplot altair"""
+pandas xarray h5netcdf dask.array pydantic rich torch torch._inductor.config torch._dynamo
+torch._decomp.decompositions_for_jvp numba matplotlib.pyplot altair"""
 ONE_AT_A_TIME = Lock()
 
 

@@ -166,7 +166,9 @@ def exponent_draws(
         regressors.append(np.log(rows["lag"]))
     regressors.append(np.ones(len(rows)))
     x = np.stack(regressors, axis=1)
-    return censored_fit(x, low, high, counts[:, seed_of_row])[:, 0]
+    # Of few seeds many draws are the same: each is fitted once.
+    distinct, place = np.unique(counts, axis=0, return_inverse=True)
+    return censored_fit(x, low, high, distinct[:, seed_of_row])[place, 0]
 
 
 def identifying(rows: pd.DataFrame) -> pd.DataFrame:
