@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from lwcore.diagnose import diagnose
+from lwcore.diagnose import diagnose, uses
 from tests import diagnosed
 from tests.diagnosed import MODELS, NEURONS, STEPS, by_lag, inputs_of, oracle, route
 
@@ -19,6 +19,15 @@ def test_parts_are_those_of_one_copy_of_the_parameters_for_each_time(kind):
     network = route(model, data, parameters=[name for name, _ in model.named_parameters()])
     wanted = oracle(model, data)
     torch.testing.assert_close(by_lag(network), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_end_points_that_are_drawn_stand_for_all(monkeypatch):
+    monkeypatch.setattr(uses, "ENDS", 3)
+    model = diagnosed.Bare()
+    data = inputs_of(model, 1000)
+    wanted = oracle(model, data)
+    apart = by_lag(route(model, data, parameters=["W", "U", "b", "out"])) - wanted
+    assert 0 < apart.norm() < 0.2 * wanted.norm()
 
 
 class Module(diagnosed.Bare):
