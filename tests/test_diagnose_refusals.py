@@ -223,14 +223,14 @@ def test_refusals_say_what_to_do_and_that_works(name):
 
 
 @pytest.mark.parametrize(
-    ("model", "data"),
+    ("model", "data", "how"),
     [
-        (Recurrent(before=lambda x: x.flip(1), after=last), LAST),
-        (nn.Sequential(nn.Flatten(), nn.Linear(STEPS, 1)).eval(), (INPUTS[..., :1], ENDS)),
+        (Recurrent(before=lambda x: x.flip(1), after=last), LAST, {"time_axis": 1}),
+        (nn.Sequential(nn.Flatten(), nn.Linear(STEPS, 1)).eval(), (INPUTS[..., :1], ENDS), {}),
     ],
 )
-def test_a_window_that_is_taken_at_once_has_nothing_to_measure(model, data):
-    found = diagnose(model, data, time_axis=1, progress=False)
+def test_a_window_that_is_taken_at_once_has_nothing_to_measure(model, data, how):
+    found = diagnose(model, data, progress=False, **how)
     assert "there is nothing to measure" in found.answer().first
     assert not found.data.statistic.any()
 
