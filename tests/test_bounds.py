@@ -165,7 +165,7 @@ def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
 
 
 def test_two_and_three_sequences_by_enumeration():
-    """Of three, where the characteristic function turns sign."""
+    """Also where the characteristic function turns sign, which squares do not."""
     of_one = log_ratios(1.8, 0.2, 1500)
     of_two = of_one[:, None] + of_one
     information = LOG_2 - np.logaddexp(0, -of_two).mean()
@@ -173,9 +173,11 @@ def test_two_and_three_sequences_by_enumeration():
     error = detection_error(2, 0.2, 1.0, 1.8, "likelihood")
     assert error == pytest.approx((of_two < 0).mean(), rel=2e-3)
     of_one = log_ratios(1.2, 3.0, 160)
-    of_three = of_one[:, None, None] + of_one[:, None] + of_one
-    information = LOG_2 - np.logaddexp(0, -of_three).mean()
-    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
+    of_two = of_one[:, None] + of_one
+    for count, of_all in ((2, of_two), (3, of_two[..., None] + of_one)):
+        information = LOG_2 - np.logaddexp(0, -of_all).mean()
+        found = mutual_information(3.0, 1.2, 1.0, count)
+        assert found == pytest.approx(information, rel=2e-5, abs=0)
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 20])
