@@ -216,7 +216,6 @@ print(random.getstate() == before[0] and torch.equal(torch.get_rng_state(), befo
     assert python(program) == ["5", "True"]
 
 
-@pytest.mark.slow
 def test_what_is_compiled_works_where_nothing_of_it_can_be_kept(monkeypatch):
     """As in a container: an installation that nobody can write, and no home."""
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])

@@ -156,6 +156,7 @@ MSE = {"loss": nn.MSELoss()}
 ENTROPY = {"loss": nn.CrossEntropyLoss()}
 CLASSES_SAID = {"loss": lambda p, y: functional.cross_entropy(p.mT, y)}
 AT_LAST = {"head": lambda y: y[..., -1]}
+LABELS = CLASSES, CLASSES.where(INPUTS[..., 0] > -1, -100)
 NEXT = CLASSES[:, :-1], CLASSES[:, 1:]
 
 # name: model, data, options, words of the refusal, and what it says to do: another model, other
@@ -188,7 +189,7 @@ REFUSED = {
     "a class": (net, DATA, {"loss": nn.MSELoss}, "not a class", MSE),
     "classes second": (Recurrent(2, STEPS), TOKENS, ENTROPY, "axis has the classes", CLASSES_SAID),
     "real targets": (wide, TOKENS, MSE, "p\\.mT", CLASSES_SAID),
-    "not shifted": (text, (CLASSES, CLASSES), {}, "Hugging Face's are shifted", (NEXT, text, {})),
+    "not shifted": (text, LABELS, {}, "Hugging Face's are shifted", (NEXT, text, {})),
     "no class": (wide, (INPUTS, CLASSES - 1), {}, "out of bounds", (TOKENS, wide, {})),
     "another shape": (net, (INPUTS, ENDS[:, 0]), MSE, "fails on", (LAST, at_end, MSE)),
     "not finite": (net, (INPUTS.log(), TARGETS), {}, "finite", (DATA, net, {})),

@@ -1,5 +1,4 @@
-"""Losses as `diagnose` takes them; and as if nothing had been learned: who pulls, on what, and how
-often that makes a lag."""
+"""Losses as they are given, and as if nothing had been learned: how often these make a lag."""
 
 import numpy as np
 import pytest
@@ -159,3 +158,4 @@ def test_a_loss_takes_the_one_tensor_that_the_model_gives():
     cached = Attends(after=lambda p: (p, "a cache")).double()
     for loss in (None, nn.MSELoss(), functional.mse_loss):
         assert torch.equal(parts(cached, loss=loss), wanted)
+    torch.testing.assert_close(parts(cached, loss=nn.MSELoss(reduction="none")), LENGTH * wanted)

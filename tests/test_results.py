@@ -32,8 +32,13 @@ def path(dataset, tmp_path):
 
 def test_what_is_saved_is_loaded_and_equal_datasets_make_equal_bytes(path, dataset):
     before = path.read_bytes()
-    xr.testing.assert_identical(results.load(path), dataset)
-    results.save(results.load(path), path)
+    with path.open("rb") as opened:  # a reader keeps what there was
+        xr.testing.assert_identical(results.load(path), dataset)
+        results.save(results.load(path).drop_attrs(), path)
+        assert opened.read() == before
+    with pytest.raises(ValueError, match="with a configuration's fingerprint"):
+        results.load(path)
+    results.save(dataset, path)
     assert path.read_bytes() == before
     assert Config.model_validate_json(dataset.attrs["configuration"]) == Config.named("smoke")
     assert f"lwcore {__version__}, " in dataset.attrs["versions"]
