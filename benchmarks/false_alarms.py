@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.func import jacrev, vmap
 from torch.nn import functional
 
+from lwcore.diagnose.contract import Rows
 from lwcore.diagnose.inferred import detected
 from lwcore.diagnose.losses import Untrained
 from lwcore.printing import Unit, printed
@@ -118,13 +119,13 @@ def cross_entropy(predictions: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor
 def pulls(source: str, loss: Callable[..., Tensor], given: Tensor, targets: tuple) -> np.ndarray:
     """Return the gradient of each sequence's loss in its predictions, as `diagnose` takes it."""
     if source == "target":
-        start = given.mean(0, keepdim=True)
+        rows = Rows(targets)
 
-        def joint(predictions: Tensor, targets: tuple) -> Tensor:
-            return loss(predictions, targets).sum()
+        def losses(predictions: Tensor, some: Rows, _: int) -> Tensor:
+            return loss(predictions, some.leaves)
 
-        untrained = Untrained(loss, joint, start, [(len(given), targets)])
-        return untrained.pulls(len(given), targets).numpy()
+        untrained = Untrained(losses, given.mean(0, keepdim=True), [rows])
+        return untrained.pulls(rows).numpy()
     leaf = given.clone().requires_grad_()
     (gradients,) = torch.autograd.grad(loss(leaf, targets).sum(), leaf)
     return gradients.numpy()

@@ -3,13 +3,15 @@
 Parts are held against `tests.diagnosed`: one copy of the parameters for each time.
 """
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from lwcore.diagnose import diagnose, uses
+from lwcore.diagnose.exchange import row_axes
 from tests import diagnosed
-from tests.diagnosed import MODELS, NEURONS, STEPS, by_lag, inputs_of, oracle, route
+from tests.diagnosed import MODELS, NEURONS, STEPS, Recurrent, by_lag, inputs_of, oracle, route
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.__name__)
@@ -141,3 +143,24 @@ def test_nothing_of_the_readers_is_touched():
     assert [part.requires_grad for part in model.parameters()] == [False, True, True]
     assert all(part.grad is None for part in model.parameters())
     assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
+
+
+def test_entries_of_one_row_have_one_time():
+    """But for those that no step reaches: they have the time of their row."""
+    steps = np.arange(3)
+    pairs = np.maximum.outer(steps, steps)
+    slow = np.stack([steps, steps // 2 * 2], 1)
+    dead = np.stack([steps, np.full(3, -1)], 1)
+    assert [row_axes(last) for last in (pairs, slow, dead)] == [(0, 1), (0, 1), (0,)]
+
+
+def test_a_state_that_is_read_out_later_is_read_by_uses():
+    """At steps that a flag says, and not at the last one."""
+
+    class Late(Recurrent):
+        def forward(self, x):
+            now = super().forward(x)
+            is_late = (x[..., :1] > 1.5) & (torch.arange(STEPS) < STEPS - 1)[:, None]
+            return torch.where(is_late, now.roll(3, 1) * (torch.arange(STEPS) > 2)[:, None], now)
+
+    assert route(Late().double(), inputs_of(None, 100)).route == "uses"

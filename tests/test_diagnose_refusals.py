@@ -255,5 +255,5 @@ def test_a_model_of_many_classes_reads_few_sequences_at_once():
 
 
 def test_arrays_of_numpy_and_lists_of_a_loader_are_taken():
-    reversed_view = np.ascontiguousarray(INPUTS.numpy()[::-1])[::-1].astype(np.float64)
+    reversed_view = np.ascontiguousarray(INPUTS.numpy()[::-1])[::-1]
     assert torch.equal(route(net, [[reversed_view, TARGETS]]).data.first, INPUTS)

@@ -24,8 +24,7 @@ def drawn(*shape):
 def untrained(loss, targets, width, start=None):
     """The loss of single sequences, (predictions, targets) → (B,), as if nothing were learned."""
     start = drawn(1, width) if start is None else start
-    parts = [(len(part), part) for part in targets.split(16)]
-    return Untrained(loss, lambda *pair: loss(*pair).sum(), start, parts)
+    return Untrained(lambda p, y, _: loss(p, y), start, targets.split(16))
 
 
 def tokens(logits, targets):
@@ -51,7 +50,7 @@ def test_what_a_sequence_leaves_out_gets_no_pull():
     """Exactly; what it takes is pulled to its own target from the shares of those that take it."""
     targets = labels()
     is_taken = targets.ne(IGNORED)
-    pulls = untrained(tokens, targets, STEPS * CLASSES).pulls(COUNT, targets)
+    pulls = untrained(tokens, targets, STEPS * CLASSES).pulls(targets)
     pulls = pulls.unflatten(1, (STEPS, CLASSES))
     assert (pulls[~is_taken] == 0).all()
     hits = functional.one_hot(targets.clamp(min=0), CLASSES) * is_taken[..., None]
@@ -67,7 +66,7 @@ def test_weights_and_masks_leave_no_mean_pull_for_any_of_them(seed):
     weights = torch.rand(COUNT, 1, generator=generator, dtype=torch.float64).expand(-1, STEPS)
     weights = weights * (torch.rand(COUNT, STEPS, generator=generator) < 0.7)
     targets = torch.stack([wanted, weights], -1)
-    pulls = untrained(masked, targets, STEPS).pulls(COUNT, targets)
+    pulls = untrained(masked, targets, STEPS).pulls(targets)
     mean = (weights * wanted).sum(0) / weights.sum(0)
     torch.testing.assert_close(pulls, 2 * weights * (mean - wanted), rtol=0, atol=1e-3)
 
@@ -78,10 +77,8 @@ def test_where_all_targets_are_the_same_nothing_pulls(dtype):
     targets = drawn(COUNT, STEPS).to(dtype)
     targets[:, 2] = 0.1
     loss = lambda p, y: (p - y).square().sum(1)  # noqa: E731
-    pulls = untrained(loss, targets, STEPS, drawn(1, STEPS).to(dtype)).pulls(COUNT, targets)
+    pulls = untrained(loss, targets, STEPS, drawn(1, STEPS).to(dtype)).pulls(targets)
     assert pulls.any(0).tolist() == [True, True, False, True, True]
-    with pytest.raises(ValueError, match="source = 'target': must be 'error'"):
-        untrained(loss, targets[:, [2]], 1, drawn(1, 1).to(dtype))
 
 
 def test_a_loss_that_cannot_be_followed_is_taken_where_it_begins():
@@ -89,7 +86,7 @@ def test_a_loss_that_cannot_be_followed_is_taken_where_it_begins():
     targets = (drawn(COUNT, 2) > 1).double()
     start = torch.full((1, 2), 1e-9, dtype=torch.float64)
     loss = lambda p, y: functional.binary_cross_entropy(p, y, reduction="none").sum(1)  # noqa: E731
-    pulls = untrained(loss, targets, 2, start).pulls(COUNT, targets)
+    pulls = untrained(loss, targets, 2, start).pulls(targets)
     assert pulls.isfinite().all()
     torch.testing.assert_close(pulls.sum(0) / pulls.abs().amax(0), torch.zeros(2).double())
 

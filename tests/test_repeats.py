@@ -40,7 +40,6 @@ OVERLAPPING = {
     "letters": columns(LETTERS, NOISE),
     "one-hot letters": columns(np.eye(30)[LETTERS], NOISE),
     "twice": columns(NOISE[np.arange(COUNT) // 2]),
-    "one number missing": columns(np.where(NOISE > 3, np.nan, windows())),
 }
 
 

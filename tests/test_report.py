@@ -155,7 +155,6 @@ def test_lags_without_a_gradient_and_lags_not_looked_at_are_told():
     cut = answered([5.0, INFINITE, 8.0], low=[2.0, INFINITE, 4.0], length=9).answer()
     assert "No gradient there: in all sequences this part" in words(cut.text())
     assert "Lags 4–8 were not looked at: lags=range(4, 9) does." in cut.then
-    assert cut.table.to_numpy().tolist()[-1] == ["4–8", "–", "not looked at"]
 
 
 def test_what_speaks_against_the_numbers_is_said_where_it_does():
@@ -192,7 +191,7 @@ def test_any_numbers_make_a_small_table_of_lines_of_one_verdict(kinds, n_sequenc
     high = [count * wide if kind == "d" else INFINITE for kind, count, wide in kinds]
     found = answered(needed, low, high, n_sequences, length=len(kinds) + 3)
     answer = found.answer()
-    assert len(answer.table) <= MOST_ROWS + 1
+    assert len(answer.table) <= MOST_ROWS
     assert max(map(len, answer.text().splitlines())) <= 80
     assert "nan" not in answer.text()
     verdicts = found.by_lag().set_index("lag")["enough"].to_dict()

@@ -31,7 +31,6 @@ MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
 MOST_ROWS = 16  # of a table
 _MOST_STRETCHES = 4  # of lags that are written out
 _WIDTH = 80  # letters in a line of text
-_NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
 _ALWAYS = (  # below each table
     "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
     "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on.",
@@ -66,7 +65,6 @@ class Verdict(StrEnum):
 ENOUGH = (Verdict.FOURFOLD, Verdict.ENOUGH, Verdict.LIKELY)
 DETECTED = (*ENOUGH, Verdict.TOO_FEW)
 Rows = Sequence[Any]  # of `lag_table`
-NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
     Verdict.FOURFOLD: "four times as many as all of the interval asks for",
     Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
@@ -85,13 +83,10 @@ MEANINGS = {
 
 def lags_in_words(lags: Iterable[int]) -> str:
     """Write lags that increase: ``3, 6–9``; of many stretches the first ones and the last."""
-    stretches: list[list[int]] = []
-    for lag in lags:
-        if stretches and stretches[-1][-1] + 1 == lag:
-            stretches[-1].append(lag)
-        else:
-            stretches.append([lag])
-    written = [str(s[0]) if len(s) == 1 else f"{s[0]}–{s[-1]}" for s in stretches]
+    written = []
+    for _, group in groupby(enumerate(lags), lambda pair: pair[1] - pair[0]):
+        first, *more = [lag for _, lag in group]
+        written.append(f"{first}–{more[-1]}" if more else str(first))
     if len(written) > _MOST_STRETCHES:
         written = [*written[: _MOST_STRETCHES - 1], f"… {written[-1]}"]
     return ", ".join(written)
@@ -107,23 +102,22 @@ def lag_table(data: xr.Dataset, n_sequences: Count) -> pd.DataFrame:
     """
     is_found = data.detected.values.astype(bool)
     has_gradient = data.statistic.values.any(-1)
-    low, high = np.clip(data.required_interval.values, LEAST, None)
-    needed = np.clip(data.required.values, LEAST, None)
-    low = np.where(is_found, low, np.minimum(low, float(data.attrs["sequences_read"])))
-    low = np.where(has_gradient, low, np.inf)
-    high = np.where(is_found, high, np.inf)
-    needed = np.where(is_found, needed, np.inf)
+    low, high = data.required_interval.values
+    table = pd.DataFrame({"needed": data.required.values, "low": low, "high": high}).clip(LEAST)
+    table.loc[~is_found, ["needed", "high"]] = np.inf
+    table.loc[~is_found, "low"] = table.low.clip(upper=data.attrs["sequences_read"])
+    table.loc[~has_gradient, "low"] = np.inf
     verdicts = {
         Verdict.NO_GRADIENT: ~has_gradient,
-        Verdict.NO_SIGNAL: ~is_found & (low >= n_sequences),
+        Verdict.NO_SIGNAL: ~is_found & (table.low >= n_sequences),
         Verdict.UNKNOWN: ~is_found,
-        Verdict.FOURFOLD: 4 * high <= n_sequences,
-        Verdict.ENOUGH: high <= n_sequences,
-        Verdict.LIKELY: needed <= n_sequences,
+        Verdict.FOURFOLD: 4 * table.high <= n_sequences,
+        Verdict.ENOUGH: table.high <= n_sequences,
+        Verdict.LIKELY: table.needed <= n_sequences,
     }
-    enough = np.select([*verdicts.values()], [*map(str, verdicts)], str(Verdict.TOO_FEW))
-    columns = {"lag": data.lag.values, "needed": needed, "low": low, "high": high}
-    return pd.DataFrame(columns | {"enough": enough})
+    table["enough"] = np.select([*verdicts.values()], [*verdicts], Verdict.TOO_FEW)
+    table.insert(0, "lag", data.lag.values)
+    return table
 
 
 def lags_not_looked_at(rows: Rows, length: int) -> list[int]:
@@ -145,7 +139,7 @@ class Answer:
     def of(cls, data: xr.Dataset, n_sequences: int, window: tuple[int, int, int]) -> Answer:
         """Put into words what was measured, for some number of sequences and their window."""
         rows = [*lag_table(data, n_sequences).itertuples(index=False)]
-        table = _table(rows, int(data.attrs["length"]), n_sequences)
+        table = _table(rows, n_sequences)
         first = headline(data.attrs["source"], n_sequences, window, rows)
         if window[0] == 0:
             first += f": {kind_of_zero(rows, int(data.attrs['sequences_read']))}"
@@ -160,7 +154,7 @@ class Answer:
         """Return the answer for a terminal, in lines of 80 letters."""
         parts = [
             textwrap.fill(" ".join([self.first, *self.then]), _WIDTH),
-            "\n".join(_aligned(self.table)),
+            textwrap.indent(self.table.to_string(index=False), "  "),
         ]
         for heading, points in self.sections.items():
             lines = [heading]
@@ -170,15 +164,6 @@ class Answer:
                 )
             parts.append("\n".join(lines))
         return "\n\n".join(parts)
-
-
-def _aligned(table: pd.DataFrame) -> Iterator[str]:
-    """Yield a table's rows, each column begun at one place."""
-    rows = [table.columns.tolist(), *table.to_numpy().tolist()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  " + "   ".join(cells).rstrip()
 
 
 def headline(source: str, n_sequences: int, window: tuple[int, int, int], rows: Rows) -> str:
@@ -246,24 +231,19 @@ def _then(rows: Rows, attrs: dict[str, Any], n_sequences: int) -> Iterator[str]:
         yield _MAY_BE_LEARNED
 
 
-def _table(rows: Rows, length: int, n_sequences: int) -> pd.DataFrame:
-    """Return the lags in words, at most `MOST_ROWS` lines and one of lags not looked at.
+def _table(rows: Rows, n_sequences: int) -> pd.DataFrame:
+    """Return the lags in words, at most `MOST_ROWS` lines.
 
     Neighbours without a signal share a line, and where that leaves too many lines, all neighbours
     of one verdict do.
     """
-    shared = [[*group] for _, group in groupby(rows, lambda row: row.enough)]
-    single = []
-    for group in shared:
-        single += [[row] for row in group] if group[0].enough in DETECTED else [group]
-    groups = single if len(single) <= MOST_ROWS else shared
-    lines = [_line(group) for group in groups]
-    if len(groups) > MOST_ROWS:
-        rest = f"{groups[MOST_ROWS - 1][0].lag} and beyond"
-        lines = [*lines[: MOST_ROWS - 1], (rest, "by_lag() has each", "")]
-    gaps = lags_not_looked_at(rows, length)
-    if gaps:
-        lines.append((lags_in_words(gaps), "–", NOT_LOOKED_AT))
+    groups = groupby(rows, lambda row: (row.enough, row.lag if row.enough in DETECTED else 0))
+    lines = [_line([*group]) for _, group in groups]
+    if len(lines) > MOST_ROWS:
+        lines = [_line([*group]) for _, group in groupby(rows, lambda row: row.enough)]
+    if len(lines) > MOST_ROWS:
+        first = lines[MOST_ROWS - 1][0]
+        lines[MOST_ROWS - 1 :] = [(f"{first} and beyond", "by_lag() has each", "")]
     return pd.DataFrame(lines, columns=["lag", "N(ℓ)", f"are {n_sequences:,} enough?"])
 
 
@@ -289,27 +269,25 @@ def _legend(table: pd.DataFrame) -> Iterator[str]:
     words = table.iloc[:, 2].tolist()
     for word, meaning in MEANINGS.items():
         if word in words:
-            yield f"{word[0].upper()}{word[1:]}: {meaning}."
+            yield f"{word.capitalize()}: {meaning}."
     if table.iloc[:, 1].str.contains(" to ").any():
         yield "A line for several lags has their smallest and largest number; by_lag() has each."
 
 
 def _measured(attrs: dict[str, Any]) -> Iterator[str]:
     """Yield whose gradient was measured, of which loss, on what."""
-    measured = int(attrs["measured_parameters"])
-    every = int(attrs["all_parameters"])
+    measured = attrs["measured_parameters"]
+    every = attrs["all_parameters"]
     whose = f"all {every:,} parameters"
     if measured < every:
         left_out = f"{every - measured:,} ({attrs['left_out_names']})"
         whose = f"{measured:,} of {every:,} parameters; left out: {left_out}"
     yield f"{attrs['network']}: {whose}."
-    name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
     how = "as it is (source='error'): what the network has learned leaves almost none."
     if attrs["source"] == "target":
         how = "as if nothing had been learned yet (source='target'), with the weights as they are."
-    yield f"The loss is {name}, {how}"
-    read = attrs["measured_on"]
-    yield f"{read[0].upper()}{read[1:]}."
+    yield f"The loss is {attrs['loss']}, {how}"
+    yield f"{attrs['measured_on'].capitalize()}."
     yield (
         "The part at lag 3 is the gradient by way of the parameters' use 3 steps before lag 0. A "
         "convolution's kernel reads further back than the step of its use."
@@ -321,7 +299,7 @@ def _sure(data: xr.Dataset) -> Iterator[str]:
     attrs = data.attrs
     if attrs["caveats"]:
         yield attrs["caveats"]
-    n_ends, n_drawn = int(attrs["end_points"]), int(attrs["end_points_drawn"])
+    n_ends, n_drawn = attrs["end_points"], attrs["end_points_drawn"]
     if n_drawn < n_ends:
         yield f"Of {n_ends:,} steps with a loss, {n_drawn:,} were drawn in each sequence."
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
@@ -381,7 +359,7 @@ class Diagnosis:
     @checked
     def answer(self, n_sequences: Count | None = None) -> Answer:
         """Return what was found in words, for so many sequences, or for those that there are."""
-        count = self.n_sequences if n_sequences is None else int(n_sequences)
+        count = n_sequences or self.n_sequences
         return Answer.of(self.data, count, self.window(count))
 
     def __str__(self) -> str:
@@ -421,8 +399,8 @@ class Diagnosis:
             "no signal found": (~is_found, "x", _COLOUR),
         }
         for words, (chosen, marker, face) in kinds.items():
-            how: dict[str, Any] = {"color": _COLOUR, "markerfacecolor": face, "label": words}
-            axes.plot("lag", "needed", marker, data=numbers[chosen], ms=4, clip_on=False, **how)
+            (dots,) = axes.plot("lag", "needed", marker, data=numbers[chosen], label=words)
+            dots.set(color=_COLOUR, markerfacecolor=face, markersize=4, clip_on=False)
         axes.legend(fontsize=8)
         axes.axhline(self.n_sequences, color="grey", ls="--", lw=1)
         axes.set(xscale="log", yscale="log", ylim=(1, MOST))

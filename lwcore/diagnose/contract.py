@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as trees
@@ -25,11 +26,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from lwcore.signatures import ArgumentError, checked, require
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
-Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 _AT_ONCE = 128  # sequences of a dataset
-_WIDE = 2  # times as many features as steps: then steps may be channels
 _FEW_NAMES = 6  # that are told
 # Of sequences that repeat others, as overlapping windows of one series do, scaled or not:
 _PROBES = 3  # numbers of a piece, by which it is told from others
@@ -37,7 +36,6 @@ _DIGITS = 3  # of these, behind the point
 _FEWEST_VALUES = 3  # in a piece, and a quarter of its steps: else it is a flag, a level or padding
 _BY_CHANCE = 0.1  # share of sequences that may repeat others
 _BY_ITSELF = 0.05  # share of sequences that share their first piece with others, and then differ
-_LARGEST = 1e100  # whose square is a number, too
 _MOST_COLUMNS = 32  # that are looked at one by one
 _MOST_NUMBERS = 2**22  # in these
 _ARRAYS = (Tensor, np.ndarray)
@@ -61,10 +59,6 @@ _PAIR = (
 _UNCOPIED = (
     "It is copied, so that yours stays as it is: keep open files, locks, generators, and lists of "
     "tensors with a gradient outside of it"
-)
-CHANNELS = (
-    "named where it is not plain which axis counts steps: time_axis=2 for channels first, "
-    "(B, C, T), and time_axis=1 for (B, T, D)"
 )
 
 
@@ -150,8 +144,7 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
     A tuple of two is one pair, (inputs, targets); all else gives pairs, one after the other.
     """
     if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
-        own = torch.Generator("cpu")  # a loader without one draws a seed from PyTorch's
-        batches = DataLoader(batches, _AT_ONCE, generator=own)
+        batches = DataLoader(batches, _AT_ONCE)
     forms: list[Form] = []
     inputs: list[Rows] = []
     targets: list[Rows] = []
@@ -160,8 +153,8 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
         name = f"batches[{place}]"
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2
         require(name, shown(batch), is_pair, _PAIR)
-        pair = _numbers(f"inputs in {name}", batch[0]), _numbers(f"targets in {name}", batch[1])
-        forms = forms or _forms(*pair, batch_first, time_axis)
+        pair = _numbers(name, tuple(batch))
+        forms = forms or _forms(pair, batch_first, time_axis)
         for part, form, found in zip(pair, forms, (inputs, targets), strict=True):
             spec = trees.tree_structure(part)
             require(name, f"{spec}", spec == form.spec, "nested as the first one")
@@ -187,17 +180,11 @@ def _pairs(batches: Any) -> Iterator[Any]:
 
 def shown(given: Any) -> str:
     """Write which tensors there are in a batch, or in what a model takes or gives."""
-    if isinstance(given, _ARRAYS):
-        return f"{tuple(given.shape)}"
-    if isinstance(given, list | tuple):
-        given = {f"[{place}]": part for place, part in enumerate(given)}
-    if not isinstance(given, Mapping):
-        return f"a {type(given).__name__}"
     words = []
-    for name, part in given.items():
-        is_tensor = isinstance(part, _ARRAYS)
-        words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
-    return ", ".join(words)
+    for path, part in trees.tree_leaves_with_path(given):
+        shape = tuple(part.shape) if isinstance(part, _ARRAYS) else f"a {type(part).__name__}"
+        words.append(f"{trees.keystr(path)} {shape}".strip())
+    return few(words)
 
 
 def _numbers(name: str, given: Any) -> Any:
@@ -222,46 +209,37 @@ def _numbers(name: str, given: Any) -> Any:
     return trees.tree_map(tensor, given)
 
 
-def _forms(inputs: Any, targets: Any, batch_first: bool, time_axis: int | None) -> list[Form]:
+def _forms(pair: Any, batch_first: bool, time_axis: int | None) -> list[Form]:
     """Return the axes of all tensors, as a reader names them by those of the first."""
-    leaves, spec = trees.tree_flatten(inputs)
-    shape = tuple(leaves[0].shape) if leaves and leaves[0] is not None else ()
+    first, *_ = [*trees.tree_leaves(pair[0]), None]
+    shape = tuple(getattr(first, "shape", ()))
     words = f"arrays of the shape (sequences, steps, …). {_SINGLE}"
     require("inputs", shape, len(shape) > 1, words)
     sequences = 0 if batch_first else 1
     steps = 1 - sequences if time_axis is None else time_axis
-    is_axis = -len(shape) <= steps < len(shape) and steps % len(shape) != sequences
     words = f"an axis of inputs {shape} beside that of sequences, {sequences}"
-    require("time_axis", time_axis, is_axis, words)
-    steps %= len(shape)
-    target_leaves, target_spec = trees.tree_flatten(targets)
-    is_given = any(leaf is not None for leaf in target_leaves)
-    require("targets", None, is_given, "an array, or a tuple or dictionary of arrays")
-    if time_axis is None and batch_first:
-        is_wide = len(shape) == 3 and shape[2] >= _WIDE * shape[1]
-        told = f"None, with {shape[1]} steps of width {shape[2:]} in inputs {shape}"
-        require("time_axis", told, not is_wide, CHANNELS)
-    both = (sequences, steps)
-    of_inputs = [_axes_of("inputs", leaf, both, shape) for leaf in leaves]
-    # whose steps are the loss's
-    of_targets = [_axes_of("targets", leaf, both, shape)[:1] for leaf in target_leaves]
-    return [Form(spec, of_inputs), Form(target_spec, of_targets)]
+    require("time_axis", time_axis, 0 <= steps < len(shape) and steps != sequences, words)
+    forms = []
+    for name, given in zip(("inputs", "targets"), pair, strict=True):
+        leaves, spec = trees.tree_flatten(given)
+        is_given = any(leaf is not None for leaf in leaves)
+        require(name, None, is_given, "an array, or a tuple or dictionary of arrays")
+        forms.append(Form(spec, [_axes_of(name, leaf, sequences, steps, shape) for leaf in leaves]))
+    return forms
 
 
-def _axes_of(name: str, leaf: Any, both: Axes, shape: Sequence[int]) -> Axes:
+def _axes_of(name: str, leaf: Any, sequences: int, steps: int, shape: Sequence[int]) -> Axes:
     """Return the axes of one tensor: those of the first, of this shape, or that of sequences."""
     if leaf is None:
         return ()
-    own = tuple(leaf.shape)
-    if len(own) > max(both) and all(own[axis] == shape[axis] for axis in both):
-        return both
-    count = shape[both[0]]
-    for axis in dict.fromkeys((0, both[0])):
-        if len(own) > axis and own[axis] == count:
-            return (axis,)
-    words = f"{count}, the sequences of the inputs, with axis {both[0]} for these. {_SINGLE}"
-    require(f"first axes of {name}", own[:2], False, words)
-    raise AssertionError
+    own = dict(enumerate(leaf.shape))
+    if own.get(sequences) == shape[sequences] and own.get(steps) == shape[steps]:
+        return (sequences, steps) if name == "inputs" else (sequences,)  # its steps are the loss's
+    count = shape[sequences]
+    words = f"{count}, the sequences of the inputs, with axis {sequences} for these. {_SINGLE}"
+    found = [axis for axis in (0, sequences) if own.get(axis) == count]
+    require(f"first axes of {name}", tuple(leaf.shape[:2]), bool(found), words)
+    return (found[0],)
 
 
 def _joined(parts: list[Rows], most: int) -> Rows:
@@ -276,7 +254,10 @@ def _joined(parts: list[Rows], most: int) -> Rows:
 def read_as(data: Data) -> str:
     """Say as what inputs are read."""
     width = data.first[0, 0].numel()
-    return f"read as {data.count:,} sequences of {data.length:,} steps of width {width}"
+    others = [data.inputs.leaves[place] for place in data.with_steps[1:]]
+    flat = [shown(leaf) for leaf in others if leaf.ndim == 2]  # without features, or without steps
+    told = f", and inputs {few(flat)} of as many" if flat else ""
+    return f"read as {data.count:,} sequences of {data.length:,} steps of width {width}{told}"
 
 
 class Copies(NamedTuple):
@@ -347,15 +328,6 @@ def _refuse_unreadable(model: nn.Module) -> None:
         require("model", type(module).__name__, is_plain, words)
 
 
-def fit_types(inputs: Rows, model: nn.Module) -> Rows:
-    """Return real inputs in the type of the model's parameters, if these have one."""
-    types = {part.dtype for part in model.parameters() if part.is_floating_point()}
-    if len(types) != 1:
-        return inputs
-    (own,) = types
-    return inputs.map(lambda leaf: leaf.to(own) if leaf.is_floating_point() else leaf)
-
-
 def few(names: Sequence[str]) -> str:
     """Write names, or the first few and how many more."""
     shown = ", ".join(names[:_FEW_NAMES])
@@ -371,13 +343,9 @@ def explained(name: str, words: str, advice: str = "") -> Iterator[None]:
     except ArgumentError:
         raise
     except Exception as error:
-        raise ArgumentError(f"{name} {words}: {first_line(error)}. {advice}".strip()) from error
-
-
-def first_line(error: Exception) -> str:
-    """Return the kind of an error and the first line of what it says."""
-    line, *_ = str(error).strip().splitlines() or ["no words"]
-    return f"{type(error).__name__}: {line[:200]}"
+        line, *_ = [*str(error).strip().splitlines(), "no words"]
+        told = f"{type(error).__name__}: {line[:200]}"
+        raise ArgumentError(f"{name} {words}: {told}. {advice}".strip()) from error
 
 
 @checked
@@ -390,8 +358,7 @@ def count_repeats(inputs: Float[Array, "B T D"]) -> int:
     also stand at the same place in sequences that differ.
     """
     count, length, _ = inputs.shape
-    steps = np.where(np.abs(inputs) < _LARGEST, inputs, 0.0)  # nor what is no number
-    steps = steps[:, :, (steps != steps[:1]).any((0, 1))]
+    steps = inputs[:, :, (inputs != inputs[:1]).any((0, 1))]
     width = steps.shape[2]
     if length < 2 * _FEWEST_VALUES or not width:
         return 0
@@ -399,7 +366,7 @@ def count_repeats(inputs: Float[Array, "B T D"]) -> int:
     direction = np.random.default_rng(0).standard_normal(steps.shape[1:])
     wholes = (steps * direction).sum((1, 2))
     is_flag = ((steps == steps.min((0, 1))) | (steps == steps.max((0, 1)))).all((0, 1))
-    columns = [steps @ direction[0], steps[:, :, is_flag] @ direction[0, is_flag]]
+    columns = [steps @ direction[0], steps @ (direction[0] * is_flag)]
     most = min(_MOST_COLUMNS, max(1, _MOST_NUMBERS // (count * length)), width)
     for place in np.unique(np.linspace(0, width - 1, most).astype(int)):
         columns.append(steps[:, :, place])
@@ -407,27 +374,23 @@ def count_repeats(inputs: Float[Array, "B T D"]) -> int:
     return n_repeats if n_repeats > _BY_CHANCE * count else 0
 
 
-def _repeats(column: Float[Array, "B T"], wholes: Float[Array, " B"]) -> Mask:
+def _repeats(column: Float[Array, "B T"], wholes: Float[Array, " B"]) -> NDArray[np.bool_]:
     """Say which rows' first half stands in another one; `wholes` tell sequences apart."""
     count, length = column.shape
     n_first = max(length // 2, _FEWEST_VALUES)
     pieces = np.lib.stride_tricks.sliding_window_view(column - column.mean(), n_first, axis=1)
-    variance = np.einsum("bsn,bsn->bs", pieces, pieces) / n_first - pieces.mean(-1) ** 2
-    size = np.sqrt(np.maximum(variance, 0.0))
+    size = pd.DataFrame(column.T).rolling(n_first).std().to_numpy()[n_first - 1 :].T
     probes = np.random.default_rng(1).standard_normal((_PROBES, n_first))
     probes -= probes.mean(1, keepdims=True)  # so that a shift changes nothing
-    codes = pd.DataFrame({"row": np.repeat(np.arange(count), size.shape[1])})
-    for number, probe in enumerate(probes):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            along = np.round(np.einsum("bsn,n->bs", pieces, probe) / size, _DIGITS)
-        codes[number] = np.where(np.isfinite(along), along, 0.0).ravel()
-    codes["piece"] = codes.groupby([*range(_PROBES)]).ngroup()
-    first = codes.piece.to_numpy()[:: size.shape[1]]
-    n_at_same_place = pd.Series(wholes).groupby(first).transform("nunique")
-    values = np.sort(column[:, :n_first], axis=1)
-    n_values = 1 + (np.diff(values, axis=1) != 0).sum(1)
-    is_telling = n_values >= max(_FEWEST_VALUES, n_first // 4)
+    codes = np.zeros_like(size)
+    for probe in probes:
+        along = np.einsum("bsn,n->bs", pieces, probe) / np.where(size > 0, size, np.inf)
+        codes += probe[0] * np.round(along, _DIGITS)
+    first = codes[:, 0]
+    n_at_same_place = pd.Series(wholes).groupby(first).nunique()[first]
     if (n_at_same_place > 1).mean() > _BY_ITSELF:
         return np.zeros(count, dtype=bool)
-    n_rows = codes.groupby("piece").row.nunique()
-    return is_telling & (n_rows[first].to_numpy() > 1)
+    n_values = 1 + (np.diff(np.sort(column[:, :n_first])) != 0).sum(1)
+    rows = pd.Series(np.repeat(np.arange(count), codes.shape[1]))
+    n_rows = rows.groupby(codes.ravel()).nunique()[first].to_numpy()
+    return (n_values >= max(_FEWEST_VALUES, n_first // 4)) & (n_rows > 1)

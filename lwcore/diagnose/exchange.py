@@ -12,7 +12,7 @@ Whole sequences are exchanged in the same way, to see which entries belong to wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
 
 
 class Times(NamedTuple):
-    """The first and the last step that reach each entry of a value, −1 where none does."""
+    """The first and the last step that reach each entry of a value; T and −1 where none does."""
 
     first: Steps
     last: Steps
@@ -92,15 +92,14 @@ class Exchange:
         order = self.some(2 * TRIAL)
         base = self.data.inputs[order[:TRIAL]]
         others = self.data.inputs[order[TRIAL:]]
-        shapes = [value.shape for value in run(base)]
-        moved: list[list[Tensor]] = [[] for _ in shapes]
+        still = run(base)
+        moved: list[list[Tensor]] = [[] for _ in still]
         for place in range(TRIAL):
-            still = run(base)
             made = run(_mixed(base, others, torch.arange(TRIAL) == place))
             for found, before, after in zip(moved, still, made, strict=True):
                 if before.shape == after.shape:
                     found.append(self._differs(before, after))
-        return [_layout(torch.stack(m)) if len(m) == TRIAL else UNEVEN for m in moved]
+        return [_layout(torch.stack(own)) if len(own) == TRIAL else UNEVEN for own in moved]
 
     def times(self, run: Run, at_once: int) -> list[Times]:
         """Measure the first and the last step that reach each entry: exchange step after step.
@@ -109,15 +108,13 @@ class Exchange:
         new, and until in further sequences no later step reaches a value.
         """
         found: list[Times] = []
-        before: list[Steps] = []
+        before: list[tuple[bytes, bytes]] = []
         for _ in range(_ROUNDS):
             self._exchange_each(run, at_once, found)
             # how far back an entry looks is not asked, as bits of far steps hardly move it
-            more = self.data.length + 1  # where an entry looks back
-            after = [own.last + more * (own.first < own.last) for own in found]
-            is_known = bool(before) and all(map(np.array_equal, before, after))
-            if is_known and self._is_whole(run, at_once, found):
-                return [Times(np.where(t.last < 0, -1, t.first), t.last) for t in found]
+            after = [(own.last.tobytes(), (own.first < own.last).tobytes()) for own in found]
+            if after == before and self._is_whole(run, at_once, found):
+                return found
             before = after
         require("model", "values that some step reaches in few sequences alone", False, _GATED)
         raise AssertionError
@@ -127,21 +124,18 @@ class Exchange:
         length = self.data.length
         n_steps = max(1, min(length, at_once // _TOGETHER))  # each in a copy of all sequences
         places = self.some(_TOGETHER)
-        copies = torch.arange(len(places)).repeat(n_steps)
-        base, others = (part[copies] for part in self._drawn(places))
-        still = [value.detach().clone() for value in run(base)]
-        if not found:
-            for value in still:
-                shape = value.shape[1:]
-                found.append(Times(np.full(shape, length), np.full(shape, -1)))
+        moved_by = self._mover(run, places, n_steps)
         for start in range(0, length, n_steps):
             steps = torch.arange(start, start + n_steps).clamp(max=length - 1)
             steps = steps.repeat_interleave(len(places))[:, None]
-            moved = self._moved(run, still, base, others, steps == torch.arange(length))
-            for own, is_moved in zip(found, moved, strict=True):
-                step = steps.numpy().reshape(-1, *[1] * own.last.ndim)
-                np.maximum(own.last, np.where(is_moved, step, -1).max(0), out=own.last)
-                np.minimum(own.first, np.where(is_moved, step, length).min(0), out=own.first)
+            for index, is_moved in enumerate(moved_by(steps == torch.arange(length))):
+                step = steps.numpy().reshape(-1, *[1] * (is_moved.ndim - 1))
+                last = np.where(is_moved, step, -1).max(0)
+                first = np.where(is_moved, step, length).min(0)
+                if index == len(found):
+                    found.append(Times(first, last))
+                np.maximum(found[index].last, last, out=found[index].last)
+                np.minimum(found[index].first, first, out=found[index].first)
 
     def _is_whole(self, run: Run, at_once: int, found: Sequence[Times]) -> bool:
         """Say whether in hardly any further sequence a step later than its time reaches a row.
@@ -152,24 +146,26 @@ class Exchange:
         n_late = np.zeros(len(found))
         places = self.some(_FURTHER)
         for part in places.split(at_once):
-            base, others = self._drawn(part)
+            moved_by = self._mover(run, part)
             draws = torch.randint(self.data.length, (len(part), 1), generator=self.generator)
-            still = [value.detach().clone() for value in run(base)]
-            is_behind = torch.arange(self.data.length) > draws
-            moved = self._moved(run, still, base, others, is_behind)
+            moved = moved_by(torch.arange(self.data.length) > draws)
             for place, own in enumerate(latest):
                 is_before = (own >= 0) & (own <= draws.numpy().reshape(-1, *[1] * own.ndim))
                 is_late = moved[place] & is_before
                 n_late[place] += is_late.reshape(len(part), -1).any(1).sum()
         return bool((n_late <= _RARE * len(places)).all())
 
-    def _moved(
-        self, run: Run, still: Sequence[Tensor], base: Rows, others: Rows, is_other: Tensor
-    ) -> list[Steps]:
-        """Say which entries are no longer as they were if some steps are those of others."""
-        made = run(_mixed(base, others, is_other))
-        pairs = zip(still, made, strict=True)
-        return [self._differs(before, after).cpu().numpy() for before, after in pairs]
+    def _mover(self, run: Run, places: Tensor, n_copies: int = 1) -> Callable[[Tensor], Any]:
+        """Return what says which entries are not as they were if some steps are those of others."""
+        copies = torch.arange(len(places)).repeat(n_copies)
+        base, others = (part[copies] for part in self.drawn(places))
+        still = [value.detach().clone() for value in run(base)]
+
+        def moved_by(is_other: Tensor) -> list[Steps]:
+            pairs = zip(still, run(_mixed(base, others, is_other)), strict=True)
+            return [self._differs(before, after).cpu().numpy() for before, after in pairs]
+
+        return moved_by
 
     def _differs(self, one: Tensor, two: Tensor) -> Tensor:
         """Say of each entry of two passes if it is another, bit by bit; NaN is NaN."""
@@ -177,12 +173,13 @@ class Exchange:
         words = "of one shape for all data, as where torch.where chooses among all steps"
         require("values in the model", shapes, one.shape == two.shape, words)
         allowed = 0.0
+        one = one.detach()
         if self.rounding and (one.is_floating_point() or one.is_complex()) and one.numel():
-            largest = float(one.detach().abs().nan_to_num(posinf=0).max())
+            largest = float(one.abs().nan_to_num(posinf=0).max())
             allowed = self.rounding * torch.finfo(one.dtype).eps * largest
-        return ~torch.isclose(one.detach(), two.detach(), rtol=0, atol=allowed, equal_nan=True)
+        return ~torch.isclose(one, two.detach(), rtol=0, atol=allowed, equal_nan=True)
 
-    def _drawn(self, places: Tensor) -> tuple[Rows, Rows]:
+    def drawn(self, places: Tensor) -> tuple[Rows, Rows]:
         """Return sequences, and for each of their steps the most unlike one.
 
         It is the same step of another sequence; where all have the same, another step.
@@ -241,8 +238,8 @@ def _layout(moved: Tensor) -> Layout | str:
             if size % TRIAL or more % within:
                 continue
             wanted = torch.arange(size, device=owner.device) // within % TRIAL
-            wanted = wanted.reshape(-1, *[1] * (owner.ndim - axis - 1))
-            if bool(((n_owners == 0) | (owner == wanted)).all()):
+            is_wrong = owner.movedim(axis, -1).ne(wanted) & n_owners.movedim(axis, -1).ne(0)
+            if not bool(is_wrong.any()):
                 return Layout(axis, more // within, within)
     return UNEVEN
 
@@ -250,25 +247,22 @@ def _layout(moved: Tensor) -> Layout | str:
 def row_axes(last: Steps) -> tuple[int, ...]:
     """Return the axes of a value along which its time changes: its other axes are features.
 
-    A row has the time of its latest feature. Along an axis of features all have the same latest
-    time, but for those that no step reaches.
+    An entry that no step reaches has the time of its row.
     """
+    earliest = np.where(last < 0, last.max(), last)
     axes = []
     for axis in range(last.ndim):
-        others = tuple(other for other in range(last.ndim) if other != axis)
-        latest = {*last.max(axis=others).tolist()} if others else {*last.tolist()}
-        if len(latest - {-1}) > 1:
+        if (earliest.min(axis) < last.max(axis)).any():
             axes.append(axis)
     return tuple(axes)
 
 
-def of_rows(times: Steps, axes: tuple[int, ...], keepdims: bool = False) -> Steps:
-    """Return the time of each row along some axes, in a line, or with other axes of length 1."""
+def of_rows(times: Steps, axes: tuple[int, ...]) -> Steps:
+    """Return the time of each row along some axes, with other axes of length 1."""
     others = tuple(axis for axis in range(times.ndim) if axis not in axes)
-    latest = times.max(axis=others, keepdims=True)
-    return latest if keepdims else latest.reshape(-1)
+    return times.max(axis=others, keepdims=True)
 
 
 def spread(times: Steps) -> Steps:
     """Return the time of each entry, that of its row."""
-    return np.broadcast_to(of_rows(times, row_axes(times), keepdims=True), times.shape)
+    return np.broadcast_to(of_rows(times, row_axes(times)), times.shape)

@@ -7,10 +7,9 @@ import xarray as xr
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from lwcore.inference import described, deviation, sequences_needed, significant
+from lwcore.diagnose.contract import Array
+from lwcore.inference import described, sequences_needed, significant
 from lwcore.signatures import checked
-
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
@@ -29,11 +28,9 @@ def inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     projection = measured.projection.values
     error_size = measured.error_size.values
     rng = np.random.default_rng(seed)
-    low, ratio, high = ratio_bands(statistic, projection, rng)
+    bands = ratio_bands(statistic, projection, rng)
     scale, index = 1 / np.sqrt(2), 2.0  # the stable law of noise with the variance 1
-    needed = sequences_needed(ratio, scale, index, error=ERROR)
-    least = sequences_needed(high, scale, index, error=ERROR)
-    most = sequences_needed(low, scale, index, error=ERROR)
+    most, needed, least = sequences_needed(bands, scale, index, error=ERROR)
     n_false = count_false(statistic, error_size, rng)
     seen = detected(statistic, error_size)
     mean = statistic.mean(-1)
@@ -66,35 +63,28 @@ def detected(
     Args:
         error_size: Of each sequence, the length of the gradient of its loss in its predictions.
     """
-    count = statistic.shape[1]
-    noise = np.maximum(deviation(statistic), deviation(statistic * _to_usual(error_size)))
-    mean = statistic.mean(-1)
-    (found,) = significant(mean[None], noise[None] / np.sqrt(count), count, SIGNIFICANCE)
-    return found
-
-
-def _to_usual(error_size: Array) -> Array:
-    """Return the factors by which sequences' errors would have the usual size, 0 for none."""
-    if not error_size.any():
-        return error_size
-    usual = np.sqrt(np.mean(error_size[error_size > 0] ** 2))
-    return np.divide(usual, error_size, out=np.zeros_like(error_size), where=error_size > 0)
+    return _detected(statistic, error_size, np.ones((1, len(error_size))))[0]
 
 
 def count_false(statistic: Array, error_size: Array, rng: np.random.Generator) -> int:
     """Count the draws of each sequence's sign in which a lag is detected: all of them are false."""
-    count = statistic.shape[1]
-    signs = rng.choice([-1.0, 1.0], (SIGN_DRAWS, count))
+    signs = rng.choice([-1.0, 1.0], (SIGN_DRAWS, len(error_size)))
+    return int(_detected(statistic, error_size, signs).any(1).sum())
+
+
+def _detected(statistic: Array, error_size: Array, signs: Array) -> NDArray[np.bool_]:
+    """Test the lags' means with each row of signs: (rows, lags)."""
+    count = len(error_size)
+    usual = np.linalg.norm(error_size) / np.sqrt(np.count_nonzero(error_size) or 1)
+    to_usual = np.divide(usual, error_size, out=np.zeros(count), where=error_size > 0)
     numbers = statistic / _largest(statistic)
+    variance = np.zeros((len(signs), len(statistic)))
+    for own in (numbers, numbers * to_usual):
+        mean = signs @ own.T / count
+        variance = np.maximum(variance, np.mean(own**2, -1) - mean**2)  # no sign changes a square
     mean = signs @ numbers.T / count
-    noise = np.zeros_like(mean)
-    for own in (numbers, numbers * _to_usual(error_size)):
-        # signs leave squares as they are
-        variance = np.mean(own**2, -1) - (signs @ own.T / count) ** 2
-        noise = np.maximum(noise, np.sqrt(np.maximum(variance, 0.0) * count / (count - 1)))
-    error = noise / np.sqrt(count)
-    found = significant(mean[:, None], error[:, None], count, SIGNIFICANCE)
-    return int(found.any((1, 2)).sum())
+    error = np.sqrt(variance / (count - 1))
+    return significant(mean[:, None], error[:, None], count, SIGNIFICANCE)[:, 0]
 
 
 def _largest(numbers: Array) -> Array:
@@ -118,7 +108,7 @@ def ratio_bands(
     to 96 % had all true ratios inside, and 17 to 82 % those along the mean gradients of all
     sequences there are.
     """
-    unit = np.maximum(_largest(statistic), _largest(projection))
+    unit = _largest(np.hstack([statistic, projection]))
     signal = (statistic / unit).T
     whole = (projection / unit).T
     centred = whole - whole.mean(0)

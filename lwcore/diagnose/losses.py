@@ -6,8 +6,7 @@ A sequence's loss is the reader's own, called on that sequence alone.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lwcore.ambient import placed
-from lwcore.diagnose.contract import Rows, explained
+from lwcore.diagnose.contract import Rows, explained, shown
 from lwcore.diagnose.passes import HELD, ZEROS, Passes
 from lwcore.signatures import require
 
 Shape = tuple[int, ...]  # without the axis of sequences
+# of predictions (B, K) and B targets, taken so many at once
+Losses = Callable[[Tensor, Any, int], Tensor]
 
 IGNORED = -100  # the target that cross-entropy leaves out
 _OF_CLASSES = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
@@ -42,6 +43,11 @@ _FINITE = (
     "targets of one left out? Then give the sum, not the mean, over those that are not. Is there a "
     "root or a norm of 0, or a logarithm of 0 behind a torch.where?"
 )
+_NO_SUM = (
+    "that of the sum of what these have alone, or of the mean. Does it draw, weigh classes, leave "
+    "out targets, divide by its own size, or compare sequences? Then give the sum over what each "
+    'has alone, as by reduction="sum"'
+)
 _OF_MODEL = (
     "one of what it is given alone, for the model is copied: make what it does with parameters a "
     "part of the model, as by torch.nn.Sequential(net, net.out), or give a method (net.decode) and "
@@ -51,46 +57,31 @@ _OF_MODEL = (
 
 def close_for(model: nn.Module) -> float:
     """Return the relative error up to which sums agree, for the coarsest of a model's types."""
-    types = {part.dtype.to_real() for part in model.parameters()}
-    return max([_CLOSE.get(dtype, _COARSE) for dtype in types], default=1e-9)
+    errors = [_CLOSE.get(part.dtype.to_real(), _COARSE) for part in model.parameters()]
+    return max(errors, default=1e-9)
 
 
 class Objective:
     """A reader's loss, or the one that fits, on the predictions of passes."""
 
     def __init__(self, loss: Any, passes: Passes) -> None:
-        """Find what the loss takes of all that the model gives; call it on a few sequences."""
-        self.loss = loss
+        """Take the reader's loss, or find the one that fits."""
         self.passes = passes
-        self.untrained: Untrained | None = None  # once learning is forgotten
+        self.losses: Losses = self._own
         targets = passes.data.targets.leaves
-        self.target: Tensor | None = targets[0] if len(targets) == 1 else None
-        self._choose()
-
-    def _choose(self) -> None:
-        """Take the reader's loss, or the one that fits, and call it on a few sequences."""
-        passes = self.passes
-        if self.loss is None:
-            told = f"None for {len(passes.data.targets.leaves)} targets"
-            require("loss", told, self.target is not None, "given")
-            assert self.target is not None
-            self.loss, self.name = usual_loss(self.shape, self.target, self.shapes())
-            self._refuse_unshifted()
+        if loss is None:
+            require("loss", f"None for {len(targets)} targets", len(targets) == 1, "given")
+            self.loss, self.name = usual_loss(self.shape, targets[0], self.shapes())
+            self._refuse_unshifted(targets[0])
         else:
-            self.name = str(getattr(self.loss, "__name__", type(self.loss).__name__))
+            self.loss = loss
+            self.name = getattr(loss, "__name__", type(loss).__name__)
             self._refuse_either()
-        some = torch.arange(3)
-        predictions = passes.alone(passes.data.inputs[some])
-        targets = passes.data.targets[some]
-        with warnings.catch_warnings(), self.explained():
-            warnings.filterwarnings("error", "Using a target size")  # that is broadcast
-            self.of(predictions, targets)
-            self.of(predictions, targets, len(some))
 
-    def _refuse_unshifted(self) -> None:
+    def _refuse_unshifted(self, targets: Tensor) -> None:
         """Refuse tokens that are to predict themselves."""
-        inputs, targets = self.passes.data.first, self.target
-        if targets is None or targets.shape != inputs.shape or targets.is_floating_point():
+        inputs = self.passes.data.first
+        if targets.shape != inputs.shape or targets.is_floating_point():
             return
         is_same = bool(((targets == inputs) | (targets == IGNORED)).all())
         require(
@@ -114,14 +105,12 @@ class Objective:
         )
         require(f"loss ({self.name})", told, is_plain, words)
 
-    def of(self, predictions: Float[Tensor, "B K"], targets: Rows, at_once: int = 1) -> Tensor:
-        """Return the losses of batches of so many sequences; of single ones if untrained."""
-        if self.untrained is None:
-            return self._own(predictions, targets, at_once)
-        return (predictions * self.untrained.pulls(len(predictions), targets)).sum(1)
+    def of(self, predictions: Float[Tensor, "B K"], targets: Rows) -> Tensor:
+        """Return the losses of single sequences."""
+        return self.losses(predictions, targets, 1)
 
-    def _own(self, predictions: Tensor, targets: Rows, at_once: int = 1) -> Tensor:
-        """Return the reader's own losses."""
+    def _own(self, predictions: Tensor, targets: Rows, at_once: int) -> Tensor:
+        """Return the reader's own losses of batches of so many sequences."""
         found = []
         own = targets.map(lambda leaf: placed(leaf, self.passes.device))
         for places in torch.arange(len(predictions)).split(at_once):
@@ -135,11 +124,13 @@ class Objective:
             found.append(value.sum())
         return torch.stack(found)
 
-    def gradients(self, predictions: Float[Tensor, "B K"], targets: Rows) -> Float[Tensor, "B K"]:
-        """Return the gradient of each sequence's loss in its predictions."""
+    def gradients(
+        self, predictions: Float[Tensor, "B K"], targets: Rows, at_once: int = 1
+    ) -> Float[Tensor, "B K"]:
+        """Return the gradient of each sequence's loss in its predictions, or that of batches."""
         leaf = predictions.detach().requires_grad_()
         with torch.enable_grad():
-            total = self.of(leaf, targets).sum()
+            total = self.losses(leaf, targets, at_once).sum()
         if not total.requires_grad:
             return torch.zeros_like(leaf)
         (gradients,) = torch.autograd.grad(total, leaf, **ZEROS)
@@ -155,18 +146,11 @@ class Objective:
     def forget(self) -> None:
         """Take the loss as if nothing were learned, from now on: see `Untrained`."""
         targets = self.passes.data.targets
-        total: Any = 0
-        for predictions, _ in self.passes.in_parts():
-            total += predictions.sum(0, keepdim=True)
-        n_parts = 1 + len(targets) * total.numel() // HELD
-        parts = []
-        for places in torch.arange(len(targets)).tensor_split(min(n_parts, len(targets))):
-            parts.append((len(places), targets[places]))  # of one size, as a mean takes them
-
-        def joint(guesses: Tensor, part: Rows) -> Tensor:
-            return self._own(guesses, part, len(guesses)).sum()
-
-        self.untrained = Untrained(self._own, joint, total / len(targets), parts)
+        start: Any = sum(own.sum(0, keepdim=True) for own, _ in self.passes.in_parts())
+        n_parts = min(1 + len(targets) * start.numel() // HELD, len(targets))
+        # of one size, as a mean takes them
+        parts = [targets[own] for own in torch.arange(len(targets)).tensor_split(n_parts)]
+        self.losses = Untrained(self._own, start / len(targets), parts).losses
 
     @property
     def shape(self) -> Shape:
@@ -177,63 +161,48 @@ class Objective:
 
     def shapes(self) -> str:
         """Write the shapes that the loss gets."""
-        targets = []
-        for leaf in self.passes.data.targets.leaves:
-            if leaf is not None:
-                targets.append(str(("B", *leaf.shape[1:])))
-        words = f"predictions {('B', *self.shape)} and targets {' and '.join(targets)}"
-        return words.replace("'", "")
+        data = self.passes.data
+        targets = data.targets_form.back(data.targets[:3])
+        return f"predictions {tuple(self.passes.shape_of(3))} and targets {shown(targets)}"
 
-    def explained(self) -> AbstractContextManager[None]:
-        """Say of an error in the loss what it was given, and what is likely missing."""
-        words = f"fails on {self.shapes()}, for one sequence or some"
-        return explained(f"loss ({self.name})", words, _ADVICE)
-
-    def check(self, originals: Sequence[Tensor]) -> None:
+    def check(self, original: nn.Module) -> None:
         """Refuse a loss that is no sum or mean over sequences, tried on all of them.
 
-        `originals` are the parameters of the model that was given, of which this works on a copy.
+        `original` is the model that was given, of which this works on a copy.
         """
         name = f"loss ({self.name})"
-        self._refuse_parameters(originals)
         close = close_for(self.passes.model)
         is_sum = is_mean = True
         for predictions, targets in self.passes.in_parts():
-            with self.explained():
-                single = self.of(predictions, targets)
-                joint = float(self.of(predictions, targets, len(single)))
-                gradients = self.gradients(predictions, targets)
-            is_finite = single.isfinite() & gradients.isfinite().all(1)
+            words = f"fails on {self.shapes()}, for one sequence or some"
+            with warnings.catch_warnings(), explained(name, words, _ADVICE):
+                warnings.filterwarnings("error", "Using a target size")  # that is broadcast
+                single = self.gradients(predictions, targets)
+                is_finite = single.isfinite().all(1) & self.of(predictions, targets).isfinite()
+                joint = self.gradients(predictions, targets, len(single))
             bad = (~is_finite).nonzero()[:1, 0].tolist()
             require(name, f"not finite for sequence {bad}", not bad, _FINITE)
-            total, mean = float(single.sum()), float(single.mean())
-            allowed = close * float(single.abs().max())  # which may be tiny
-            is_sum &= abs(joint - total) <= allowed * max(1, len(single) ** 0.5)
-            is_mean &= abs(joint - mean) <= allowed
-            require(
-                name,
-                f"{joint:.6g} for {len(single)} sequences",
-                is_sum or is_mean,
-                f"the sum of what these have alone, {total:.6g}, or the mean, {mean:.6g}. "
-                "Does it draw, weigh classes, leave out targets, or compare sequences? Then give "
-                'the sum over what each has alone, as by reduction="sum"',
-            )
+            allowed = close * single.norm()
+            is_sum &= bool((joint - single).norm() <= allowed)
+            is_mean &= bool((joint * len(single) - single).norm() <= allowed)
+            told = f"with another gradient for {len(single)} sequences"
+            require(name, told, is_sum or is_mean, _NO_SUM)
+        self._refuse_parameters(original)
 
-    def _refuse_parameters(self, originals: Sequence[Tensor]) -> None:
+    def _refuse_parameters(self, original: nn.Module) -> None:
         """Refuse a loss or a head that takes parameters of the model that was given.
 
         These are not those of the copy, and what they do would not be seen.
         """
         some = torch.arange(3)
-        asked = [part for part in originals if part.requires_grad]
+        asked = [part for part in original.parameters() if part.requires_grad]
         with torch.enable_grad():
             predictions = self.passes.predictions(self.passes.data.inputs[some])
             total = self.of(predictions, self.passes.data.targets[some]).sum()
         if total.requires_grad and asked:
             found = torch.autograd.grad(total, asked, allow_unused=True)
-            is_free = all(part is None for part in found)
             told = "or the head, a function of the model's parameters"
-            require(f"loss ({self.name})", told, is_free, _OF_MODEL)
+            require(f"loss ({self.name})", told, {*found} == {None}, _OF_MODEL)
 
 
 def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
@@ -247,23 +216,22 @@ def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
         fits = [size for size in shape if size > 1] == [size for size in own if size > 1]
         require("loss", "None", fits, f"given, for {shown} do not fit squared errors")
         return _squared, "mse_loss"
-    second = shape[1:] == own
-    last = shape[:-1] == own and len(shape) > 1
-    n_classes = shape[0] if second else [1, *shape][-1]
-    fits = targets.dtype != torch.bool and second != last and n_classes > 1
+    of_classes = set()  # which axes of the predictions may be
+    for axis, size in enumerate(shape, 1):
+        if size > 1 and axis in (1, len(shape)) and shape[: axis - 1] + shape[axis:] == own:
+            of_classes.add(axis)
+    fits = targets.dtype != torch.bool and len(of_classes) == 1
     words = (
         f"given, for {shown} fit cross-entropy in no way, or in two. Are they counts, or two "
         "classes? Squared errors: loss=lambda p, y: F.mse_loss(p.flatten(), y.flatten().float())"
     )
     require("loss", "None", fits, words)
+    (axis,) = of_classes
     # a mean over what is not ignored is none over sequences
     reduction = "sum" if bool((targets == IGNORED).any()) else "mean"
 
     def cross_entropy(predictions: Tensor, wanted: Tensor) -> Tensor:
-        if not second:
-            predictions = predictions.flatten(0, -2)
-            wanted = wanted.flatten()
-        return functional.cross_entropy(predictions, wanted, reduction=reduction)
+        return functional.cross_entropy(predictions.movedim(axis, 1), wanted, reduction=reduction)
 
     return cross_entropy, "cross_entropy"
 
@@ -282,56 +250,43 @@ class Untrained:
     starts, unless sequences have weights. Where all pull alike they have nothing to learn: 0.
     """
 
-    def __init__(
-        self,
-        losses: Callable[[Tensor, Any], Tensor],
-        joint: Callable[[Tensor, Any], Tensor],
-        start: Float[Tensor, "1 K"],
-        parts: Sequence[tuple[int, Any]],
-    ) -> None:
+    def __init__(self, losses: Losses, start: Float[Tensor, "1 K"], parts: Sequence[Sized]) -> None:
         """Find the best constant prediction, from `start` on, and what is the same in all pulls.
 
-        `losses` are those of single sequences, `joint` their sum or a share of it, and `parts` all
-        targets, some at a time, each behind the number of its sequences.
+        `parts` are all targets, some at a time: never all are in memory.
         """
-        self.losses = losses
-        self.constant = best_constant(joint, start, parts)
+        self.own = losses
+        self.constant = best_constant(losses, start, parts)
         total = torch.zeros_like(start, dtype=torch.float64)
         n_pulling = torch.zeros_like(total)
-        lowest = torch.full_like(start, torch.inf)
-        highest = -lowest
-        for count, targets in parts:  # never all in memory
-            gradients = self._gradients(count, targets)
-            is_pulling = gradients.ne(0)
+        for targets in parts:
+            gradients = self._gradients(targets)
             total += gradients.sum(0, keepdim=True, dtype=torch.float64)
-            n_pulling += is_pulling.sum(0)
-            lowest = lowest.minimum(gradients.where(is_pulling, torch.inf).amin(0))
-            highest = highest.maximum(gradients.where(is_pulling, -torch.inf).amax(0))
+            n_pulling += gradients.ne(0).sum(0)
         self.mean = (total / n_pulling.clamp(min=1)).to(start.dtype)
-        rounding = _ROUNDINGS * torch.finfo(start.dtype).eps
-        self.differs = highest - lowest > rounding * highest.abs().maximum(lowest.abs())
-        words = "'error' for a loss whose gradient at a constant is the same for all targets"
-        require("source", "target", bool(self.differs.any()), words)
 
-    def pulls(self, count: int, targets: Any) -> Float[Tensor, "B K"]:
+    def losses(self, predictions: Float[Tensor, "B K"], targets: Sized, _: int) -> Tensor:
+        """Return the losses of single sequences."""
+        return (predictions * self.pulls(targets)).sum(1)
+
+    def pulls(self, targets: Sized) -> Float[Tensor, "B K"]:
         """Return what some sequences' targets pull on each number of the constant prediction."""
-        gradients = self._gradients(count, targets)
-        is_pulling = gradients.ne(0) & self.differs
-        return torch.where(is_pulling, gradients - self.mean, 0)
+        gradients = self._gradients(targets)
+        pulls = gradients - self.mean
+        rounding = _ROUNDINGS * torch.finfo(pulls.dtype).eps * self.mean.abs()
+        return torch.where(gradients.ne(0) & (pulls.abs() > rounding), pulls, 0)
 
-    def _gradients(self, count: int, targets: Any) -> Tensor:
+    def _gradients(self, targets: Sized) -> Tensor:
         """Return gradients of each sequence's loss at the constant prediction."""
         with torch.enable_grad():
-            guesses = self.constant.expand(count, -1).clone().requires_grad_()
-            total = self.losses(guesses, targets).sum()
+            guesses = self.constant.expand(len(targets), -1).clone().requires_grad_()
+            total = self.own(guesses, targets, 1).sum()
             (gradients,) = torch.autograd.grad(total, guesses)
         return gradients
 
 
 def best_constant(
-    joint: Callable[[Tensor, Any], Tensor],
-    start: Float[Tensor, "1 K"],
-    parts: Sequence[tuple[int, Any]],
+    losses: Losses, start: Float[Tensor, "1 K"], parts: Sequence[Sized]
 ) -> Float[Tensor, "1 K"]:
     """Return the prediction that is best for all sequences, or where the search for it begins.
 
@@ -347,8 +302,9 @@ def best_constant(
     def loss_of_all() -> float:
         search.zero_grad()
         total = 0.0
-        for count, targets in parts:  # never all in memory
-            loss = joint(constant.expand(count, -1), targets)
+        for targets in parts:
+            count = len(targets)
+            loss = losses(constant.expand(count, -1), targets, count).sum()
             loss.backward(inputs=[constant])
             total += float(loss.detach())
         totals.append(total)

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,14 +21,12 @@ from lwcore.ambient import gradients_followed, random_states_kept, warn
 from lwcore.diagnose.answer import Diagnosis
 from lwcore.diagnose.contract import (
     AXES,
-    CHANNELS,
     FEWEST,
     Copies,
     Data,
     collect,
     count_repeats,
     few,
-    fit_types,
     read_as,
 )
 from lwcore.diagnose.inferred import inferred
@@ -41,17 +38,17 @@ from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described
 from lwcore.results import bar
-from lwcore.signatures import ArgumentError, Count, Index, Lags, checked, require
-
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
+from lwcore.signatures import ArgumentError, Count, Index, Lags, Seed, checked, require
 
 # Lags looked at if none are named, fewer of them where there are very many parameters, and some
 # behind them.
 EVERY_LAG, FEWER_LAGS, LONGER_LAGS = 192, 48, 16
+_WIDE = 2  # times as many features as steps: then steps may be channels
 _DIRECTIONS = 2**28  # numbers in the directions of all lags, up to which there are as many
 
 _NOT_CUT = (
-    "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
+    "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy? "
+    "With source='target', is it the same for all targets? Take source='error'"
 )
 
 
@@ -89,7 +86,7 @@ def diagnose(
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
     n_sequences: Count | None = None,
-    seed: Index = 0,
+    seed: Seed = 0,
     progress: bool = True,
 ) -> Diagnosis:
     """Measure the window of a network: how far back its gradient reaches, from how many sequences.
@@ -121,12 +118,10 @@ def diagnose(
             parameters (`lwcore.diagnose.uses`).
         batches: Pairs (inputs, targets), a tuple of two as one pair, or a map-style dataset of
             single ones: independent sequences that a trained network has not seen. Inputs are a
-            tensor (B, T, …), or a tuple or dictionary of tensors, which the model gets as arguments
-            or keywords, if it takes them so. The first one's steps are counted; others with as many
-            steps share them, and what has none, as a category (B,), is known at all steps. Targets
-            go to the loss as they are.
-        lags: Lags to look at. ``"auto"`` takes all up to 192 (in networks of more than a million
-            parameters fewer, down to 48), and 16 behind these.
+            tensor (B, T, …), or a tuple or dictionary of tensors, which the model gets in their own
+            type, as arguments or keywords if it takes them so. The first one's steps are counted;
+            others with as many steps share them, and what has none, as a category (B,), is known
+            at all steps. Targets go to the loss as they are.
         head: Makes one tensor of predictions of all that the model gives; a method of its, say.
         loss: Of a batch the sum or the mean of what each sequence has alone, as a function of
             predictions and targets. None for what fits in one way only: cross-entropy where targets
@@ -157,15 +152,13 @@ def diagnose(
         >>> found.data.lag.values.tolist()
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
-    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
-    require("seed", seed, int(seed) < 2**63, "below 2^63")
     is_list = not isinstance(parameters, str)
     require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
     how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}
     with _undisturbed(batches):
-        network = _read(model, batches, int(sequences), source, **how)
+        network = _read(model, batches, sequences, source, **how)
         data, objective = network.data, network.objective
         caveats = [*_repeats(data), *network.caveats]
         ahead = network.passes.look_ahead
@@ -177,7 +170,7 @@ def diagnose(
             looked_at = [int(lag) for lag in lags]
             words = f"up to {data.length - 1}: sequences have {data.length} steps"
             require("lags", looked_at, bool(looked_at) and looked_at[-1] < data.length, words)
-        found = inferred(_measured(network, looked_at, int(seed), progress), int(seed))
+        found = inferred(_measured(network, looked_at, seed, progress), seed)
     settings = {
         "network": network.kind,
         "caveats": " ".join(caveats),
@@ -213,13 +206,12 @@ def _read(
     require("parameters", parameters, parameters is None or step is None, words)
     copies = Copies.of(model, head, loss, step)
     data = collect(batches, sequences, batch_first, time_axis)
-    data = replace(data, inputs=fit_types(data.inputs, copies.model))
     words = f"{FEWEST} sequences or more, of 2 steps or more. {AXES}"
     enough = data.count >= FEWEST and data.length > 1
     require("batches", read_as(data), enough, words)
     passes = Passes(copies, data, horizon)
     objective = Objective(copies.loss, passes)
-    objective.check([*model.parameters()])
+    objective.check(model)
     if source == "target":
         objective.forget()
     network: Route | None = None
@@ -234,7 +226,7 @@ def _read(
     if network is None:
         network = Uses(passes, objective, parameters)
         network.check()
-    if time_axis is None and batch_first:
+    if time_axis is None and batch_first and data.first.ndim == 3:
         _ask_for_time_axis(network, data)
     return network
 
@@ -267,13 +259,19 @@ def parts_by_lag(
 
 
 def _ask_for_time_axis(network: Route, data: Data) -> None:
-    """Ask for the axis of time where it may be another: steps are read one by one, then at once."""
-    is_plain = data.first.ndim != 3 or data.first.shape[2] == 1
-    if is_plain or not isinstance(network, Uses) or network.looks_back:
-        return
-    told = f"None, with inputs (B, {data.length}, {data.first.shape[2]})"
-    words = f"{CHANNELS}: this model's values are made of one step, or of the whole window"
-    require("time_axis", told, False, words)
+    """Ask for the axis of time where it may be another.
+
+    Where steps are few and wide, or are read one by one and then at once.
+    """
+    _, length, width = data.first.shape
+    looks_back = not isinstance(network, Uses) or network.looks_back
+    is_plain = width == 1 or (looks_back and width < _WIDE * length)
+    told = f"None, with inputs (B, {length}, {width})"
+    words = (
+        "named where steps are few and wide, or the model's values are made of one step or of the "
+        "whole window: time_axis=2 for channels first, (B, C, T), and time_axis=1 for (B, T, D)"
+    )
+    require("time_axis", told, is_plain, words)
 
 
 def _repeats(data: Data) -> list[str]:

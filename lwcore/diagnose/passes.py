@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lwcore.ambient import placed
 from lwcore.diagnose.contract import Copies, Data, Rows, explained, shown
-from lwcore.diagnose.exchange import MIXED, STILL, UNEVEN, Exchange, Layout, Steps, spread
+from lwcore.diagnose.exchange import STILL, Exchange, Layout, Steps, spread
 from lwcore.diagnose.tape import UNIFORM, Survey
 from lwcore.signatures import require
 
@@ -38,15 +38,17 @@ _SAME = (
 )
 _CALLED = (
     "It must take any number of sequences, and inputs as they are: a tuple as arguments and a "
-    "dictionary as keywords, or either as one argument. What it holds that was made of parameters "
-    "is None here: make that in forward(). On trial, steps of one sequence stand in another: give "
-    "a model that takes logarithms of differences of steps, or checks their order, the differences "
-    "as inputs. Loops and conditions must be Python's: no torch.cond"
+    "dictionary as keywords, or either as one argument, of their own type: that of parameters is "
+    "mostly x.float(). What it holds that was made of parameters is None here: make that in "
+    "forward(), and gradients under torch.enable_grad(). On trial, steps of one sequence stand in "
+    "another: give a model that takes logarithms of differences of steps, or checks their order, "
+    "the differences as inputs. Loops and conditions must be Python's: no torch.cond"
 )
 _LATER = (
     "one of which no prediction moves with later inputs. Is a causal mask missing, is it "
-    "bidirectional, or are inputs normalised over the window or reversed? If the axis is that of "
-    "a horizon, with all predictions made at the last step, say horizon=True"
+    "bidirectional, or are inputs normalised over the window or reversed? Has an input (B, D) no "
+    "steps, with D as large as their number? Give it another width. If the axis is that of a "
+    "horizon, with all predictions made at the last step, say horizon=True"
 )
 _ALONE = (
     "one that predicts for each sequence by itself. Are axes swapped (batch_first=True of the "
@@ -55,11 +57,6 @@ _ALONE = (
     "over the batch? Is it the loss? Say that by loss="
 )
 _REACHED = "reached by some input: is the last layer 0, as before training, or a state dead?"
-_NO_LAYOUT = {
-    MIXED: _ALONE,
-    UNEVEN: f"one that gives predictions of each sequence, along an axis, and {_ALONE}",
-    STILL: f"one whose predictions are {_REACHED}",
-}
 _FINITE = (
     "finite. Has training diverged, is there a division by 0, or a logarithm or root of 0? "
     f"{_CALLED}"
@@ -121,12 +118,10 @@ class Passes:
         if self.head is not None:
             with explained("head", f"fails on what the model gives, {shown(given)}"):
                 given = self.head(given)
-        found = [given]
-        if isinstance(given, Mapping | list | tuple):
-            values = given.values() if isinstance(given, Mapping) else given
-            found = [part for part in values if isinstance(part, Tensor)]
-        is_one = len(found) == 1 and isinstance(found[0], Tensor)
-        is_real = is_one and (found[0].is_floating_point() or found[0].is_complex())
+        parts: Any = given if isinstance(given, list | tuple) else [given]
+        parts = given.values() if isinstance(given, Mapping) else parts
+        found = [part for part in parts if isinstance(part, Tensor)]
+        is_real = len(found) == 1 and (found[0].is_floating_point() or found[0].is_complex())
         require("predictions", shown(given), is_real, _NAME)
         return found[0]
 
@@ -135,9 +130,9 @@ class Passes:
         with torch.no_grad():
             (layout,) = self.exchange.layouts(lambda inputs: [self.given(inputs)])
             given = self.given(self.data.inputs[self.exchange.some(TRIED)])
-        self.shown = f"{shown(given)} for {TRIED} sequences"
         if isinstance(layout, str):
-            require("model", f"{self.name}, which {layout}", False, _NO_LAYOUT[layout])
+            words = f"one whose predictions are {_REACHED}" if layout == STILL else _ALONE
+            require("model", f"{self.name}, which {layout}", False, words)
             raise AssertionError
         self.layout = layout
         self.shape = layout.front(given).shape[1:]
@@ -150,7 +145,7 @@ class Passes:
 
         (times,) = self.exchange.times(run, self.at_once)
         ends = spread(times.last)
-        self.ends = torch.from_numpy(ends.flatten()).to(torch.int64)
+        self.ends = torch.from_numpy(ends.flatten())
         known = {*self.ends.tolist()} - {-1}
         require("predictions", "the same for all inputs", bool(known), _REACHED)
         told = f"True, with predictions made at steps {min(known)} to {max(known)}"
@@ -183,12 +178,12 @@ class Passes:
     def predictions(self, inputs: Rows) -> Float[Tensor, "B K"]:
         """Return all numbers that the model gives for each sequence, as one row."""
         given = self.given(inputs)
-        fits = given.shape == self.shape_of(len(inputs))
+        wanted = self.shape_of(len(inputs))
         words = (
-            f"as {self.shown}. Does it drop axes of length 1, by squeeze()? Then name the axis, "
-            "squeeze(-1). Does it do otherwise by what the data hold?"
+            f"{tuple(wanted)}, as for others. Does it drop axes of length 1, "
+            "by squeeze()? Then name the axis, squeeze(-1). Does it do otherwise by what data hold?"
         )
-        require("predictions", f"{shown(given)} for {len(inputs)}", fits, words)
+        require("predictions", f"{shown(given)} for {len(inputs)}", given.shape == wanted, words)
         rows = self.layout.front(given).flatten(1)
         require("predictions", "NaN or infinite", bool(rows.isfinite().all()), _FINITE)
         return rows

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import vjp
 from torch.utils import _pytree as trees
 
 from lwcore import gradient
-from lwcore.cells import GRU, LSTM, Cell
+from lwcore.cells import Cell
 from lwcore.diagnose.contract import Rows
 from lwcore.diagnose.losses import Objective, close_for
 from lwcore.diagnose.passes import TRIED, ZEROS, Passes
@@ -36,30 +35,34 @@ _ONE = (
     "weights are learned, and all else is within a step. Name its parameters in `parameters`, to "
     "read it by their uses"
 )
-# Layers and cells of PyTorch's whose steps have a derivative in closed form, that of our cells.
-_CLOSED: dict[Any, Any] = {nn.LSTM: LSTM, nn.LSTMCell: LSTM, nn.GRU: GRU, nn.GRUCell: GRU}
+_MOST_ENDS = 16  # steps of which it is looked at what predictions are made of
 
 
 class Layers(nn.Module):
-    """A stack of PyTorch's recurrent layers, called once a step: ``(x, states) -> states``.
+    """Recurrent layers of PyTorch's, or a cell of `lwcore.cells`, a step a call.
 
-    Inside a step a layer reads what the one below has just written, so that one-step Jacobians hold
-    all paths through time and layers.
+    That is ``(x, states) -> states``. Inside a step a layer reads what the one below has just
+    written, so that one-step Jacobians hold all paths through time and layers.
     """
 
     def __init__(self, module: Any) -> None:
-        """Take a module of one direction and without projections."""
+        """Take a cell, or a module of one direction and without projections."""
         super().__init__()
         self.module = module
-        self.cell: Any = getattr(torch, f"{module.mode.lower()}_cell")
 
     def forward(self, x: Tensor, states: Sequence[Sequence[Tensor]]) -> list[Any]:
         """Take one step; a layer's state is (h,), or (h, c) of an LSTM."""
-        return step_through(self.cell, self.module.all_weights, x, states)
+        own = self.module
+        if isinstance(own, Cell):
+            return [(own.step(x, states[0][0]),)]
+        return step_through(getattr(torch, f"{own.mode.lower()}_cell"), own.all_weights, x, states)
 
-    def scan(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def scan(self, inputs: Tensor, state: Any = None) -> Any:
         """Return what the module returns for all steps."""
         own = self.module
+        if isinstance(own, Cell):
+            first = inputs.new_zeros(1, len(inputs), own.state_size)
+            return scan_layers(self, inputs, [first], 1)[0][..., own.shown]
         axis = int(own.batch_first)
         parts = tensors_in(state)
         if state is None:
@@ -67,28 +70,6 @@ class Layers(nn.Module):
             parts = [inputs.new_zeros(shape)] * (2 if own.mode == "LSTM" else 1)
         shown, *last = scan_layers(self, inputs, parts, axis)
         return shown, tuple(last) if len(last) > 1 else last[0]
-
-
-class CellStep(nn.Module):
-    """A cell of `lwcore.cells`, called once a step: ``(x, state) -> state``."""
-
-    def __init__(self, module: Cell) -> None:
-        """Take a cell."""
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor, state: Tensor) -> Tensor:
-        """Take one step."""
-        return self.module.step(x, state)
-
-    def scan(self, inputs: Tensor) -> Tensor:
-        """Return what the cell returns for all steps."""
-        state = inputs.new_zeros(len(inputs), self.module.state_size)
-        shown = []
-        for x in inputs.unbind(1):
-            state = self(x, state)
-            shown.append(state[:, self.module.shown])
-        return torch.stack(shown, 1)
 
 
 class Stepped(nn.Module):
@@ -113,27 +94,9 @@ class Stepped(nn.Module):
         return _joined(tensors_in(after)).reshape(state.shape)
 
 
-def as_steps(module: Any, state: Any) -> Stepped:
-    """Return a step of a module, in float64, from a state that it gave.
-
-    The module is one of `Layers`, one of `CellStep`, or a reader's own. Where its Jacobian has a
-    closed form, that of a cell of `lwcore.cells`, the step has it.
-    """
-    copied: Any = copy.deepcopy(module).cpu().double().requires_grad_(False)
-    found: Any = Stepped(copied, state)
-    own = getattr(copied, "module", copied)
-    if isinstance(own, Cell):
-        found.closed_form = own.closed_form
-    elif type(own) in _CLOSED and getattr(own, "num_layers", 1) == 1:
-        family = _CLOSED[type(own)]
-        of_torch: Any = nn.LSTM if family is LSTM else nn.GRU
-        sizes = own.input_size, own.hidden_size
-        # made without parameters, which would be drawn from PyTorch's own generator
-        layer = of_torch(*sizes, bias=bool(own.bias), device="meta")
-        weights = {f"{name.removesuffix('_l0')}_l0": part for name, part in own.named_parameters()}
-        layer.load_state_dict(weights, assign=True)
-        found.closed_form = family.from_torch(layer).requires_grad_(False).closed_form
-    return found
+def as_steps(module: nn.Module, state: Any) -> Stepped:
+    """Return a step of a module, `Layers` or a reader's own, in float64, from a state it gave."""
+    return Stepped(copy.deepcopy(module).cpu().double().requires_grad_(False), state)
 
 
 class _Reading(NamedTuple):
@@ -144,10 +107,7 @@ class _Reading(NamedTuple):
 
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector."""
-        trace = self.trace
-        step = trace.stepped(trace.inputs, trace.previous)
-        (parts,) = vjp(step, trace.parameters)[1](trace.backpropagate(self.delta))
-        return torch.cat([part.flatten() for part in parts.values()])
+        return self.trace.gathered_each(self.trace.backpropagate(self.delta)).sum(0)
 
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
@@ -189,24 +149,19 @@ class Recurrent(Route):
         """Take the calls of a first pass; refuse a model that is not this one recurrence."""
         self.module = module
         self.step: Any = module
-        if isinstance(module, Cell):
-            self.step = CellStep(module)
-        elif isinstance(module, nn.RNNBase):
+        if isinstance(module, nn.RNNBase | Cell):
             self.step = Layers(module)
         super().__init__(passes, objective)
         self.exact = close_for(passes.model)
         self.ends_drawn = self.data.length
         _, calls = self._called(self.data.inputs[torch.arange(3)])
         self._require(is_chain(calls))
-        for call in calls:
-            self._require(len(call.taken) < 3 and call.taken[0].ndim == 2)
         given = calls[0].given
         self._require(all(part.is_floating_point() for part in tensors_in(given)))
         self.recurrence = as_steps(self.step, given)
-        size = self.recurrence.state_size
-        n_neurons = getattr(module, "hidden_size", size) * getattr(module, "num_layers", 1)
-        self.kind = f"{type(module).__name__}, {n_neurons:,} neurons"
-        self.limit_batch(max(self.data.length * size, self.n_parameters, passes.shape.numel()))
+        self.kind = type(module).__name__
+        n_states = self.data.length * self.recurrence.state_size
+        self.limit_batch(max(n_states, self.n_parameters))
         self._require(self._is_within_a_step() and self._is_read_out_at_once())
 
     def _require(self, is_fit: bool) -> None:
@@ -245,6 +200,7 @@ class Recurrent(Route):
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
             total = self.objective.of(predictions, targets).sum()
+        self._require(is_chain(calls))  # in these sequences, too
         initial = torch.zeros(len(inputs), self.recurrence.state_size, dtype=torch.float64)
         if len(calls[0].taken) > 1:
             initial = _joined(tensors_in(calls[0].taken[1])).detach().cpu().double()
@@ -254,14 +210,13 @@ class Recurrent(Route):
     def _is_within_a_step(self) -> bool:
         """Say whether the recurrence reads step k of the inputs at its step k, and all else, too.
 
-        No prediction sees earlier inputs where the recurrence always gives the same.
+        It is made to give the same always: then no prediction sees earlier inputs.
         """
 
         def run(inputs: Rows) -> list[Tensor]:
-            with torch.no_grad():
-                _, calls = self._called(inputs)
-                with self.step.register_forward_hook(_constant):
-                    return [_read(calls), self._called(inputs)[0]]
+            with torch.no_grad(), self.step.register_forward_hook(_constant):
+                predictions, calls = self._called(inputs)
+            return [_read(calls), predictions]
 
         read, beside = self.passes.exchange.times(run, self.passes.at_once)
         steps = np.arange(self.data.length)[:, None]
@@ -280,14 +235,15 @@ class Recurrent(Route):
         ends = self.passes.ends
         known = sorted({*ends.tolist()} - {-1})
         with torch.enable_grad():
-            predictions, calls = self._called(self.data.inputs[self.passes.exchange.some(TRIED)])
-            for end in {known[0], known[-1]}:
+            places = self.passes.exchange.some(self.passes.at_once)
+            predictions, calls = self._called(self.data.inputs[places])
+            for end in known[:: -1 - len(known) // _MOST_ENDS]:  # the last one, and others
                 made_there = predictions[:, ends == end]
                 delta = self._delta(calls, made_there.pow(3).sum())  # that no norm fixes
                 is_used = delta.ne(0).any(-1)
                 if len(known) > 1:
                     is_used[:, end] = False
-                if int(is_used.sum(1).max()) > (len(known) == 1):
+                if is_used.sum(1).max() > (len(known) == 1):
                     return False
         return True
 
@@ -350,21 +306,18 @@ def the_recurrence(passes: Passes, objective: Objective) -> Recurrent:
     looped = [part for part in inside if part is not passes.model]
     with torch.no_grad(), recorded(looped) as calls:
         passes.given(passes.data.inputs[passes.exchange.some(TRIED)])
-    loops = [part for part, own in calls.items() if is_chain(own)]
-    within_loops: set[nn.Module] = set()
-    for part in loops:
-        within_loops.update([*part.modules()][1:])
-    outer = [part for part in loops if part not in within_loops]
-    require("model", passes.name, len(outer) == 1, _ONE)
-    return Recurrent(passes, objective, outer[0])
+    loops = [part for part in looped if is_chain(calls.get(part, []))]
+    inside_first = {*loops[0].modules()} if loops else set()
+    require("model", passes.name, bool(loops) and inside_first.issuperset(loops), _ONE)
+    return Recurrent(passes, objective, loops[0])
 
 
 def is_chain(calls: Sequence[ModuleCall]) -> bool:
-    """Say whether there are several calls, each from the state that the one before gave."""
+    """Say whether there are several calls, each of inputs (B, D) and the state given before."""
     for before, after in itertools.pairwise(calls):
         given = tensors_in(before.given)
-        state = tensors_in(after.taken[1:2])
+        state = tensors_in(after.taken[1:])
         is_same = len(given) == len(state) > 0 and all(map(torch.equal, given, state))
-        if not is_same or not all(isinstance(c.taken[0], Tensor) for c in (before, after)):
+        if not is_same or len(before.taken) > 2 or len(after.taken) != 2:
             return False
-    return len(calls) > 1
+    return len(calls) > 1 and all(getattr(call.taken[0], "ndim", 0) == 2 for call in calls)

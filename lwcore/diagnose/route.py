@@ -22,6 +22,7 @@ from lwcore.signatures import require
 TURN_OFF = "Turn checkpoints off to measure: they save memory, and change no number"
 FINITE = "finite. Is there a root or a norm of 0, or a logarithm of 0 behind a torch.where?"
 _TRIED = 16  # sequences on which it is tried that all adds up
+_SMALLER = 64  # so many times is the loss smaller there: hooks that clip gradients are noticed
 _ALONE = 4  # of these, sequences that are held against those of each alone
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 FOLLOWED = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
@@ -94,14 +95,15 @@ class Route(ABC):
         allowed = self.exact * torch.cat(wanted).norm()
         missing = []
         for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
-            if not (own - gradient).norm() <= allowed:  # nor if it is NaN
+            is_lost = bool(gradient.any()) and not own.any()
+            if is_lost or not (own - gradient).norm() <= allowed:  # nor if it is NaN
                 missing.append(name)
         told = f"{few(missing)}, whose gradient is in no lag"
         require("parameters", told, not missing, self.without(_ADDS_UP, missing))
-        for place in range(min(_ALONE, len(along))):
+        for place, number in enumerate(along[:_ALONE]):
             alone = torch.cat(self._autograd(inputs[[place]], targets[[place]]))
-            apart = (alone @ direction - along[place]).abs()
-            is_same = bool(apart <= 10 * max(allowed, self.exact * alone.norm()))
+            error = 10 * max(allowed, self.exact * alone.norm())
+            is_same = bool((alone @ direction - number).abs() <= error)
             words = "one that treats a sequence as among others: does it look at the whole batch?"
             require("model", f"{self.kind}, with other gradients in a batch", is_same, words)
 
@@ -109,11 +111,11 @@ class Route(ABC):
         """Return the gradient of each parameter, as PyTorch has it, as a vector in float64."""
         parameters = [*self.chosen.values()]
         with torch.enable_grad():
-            total = self.objective.of(self.passes.predictions(inputs), targets).sum()
+            total = self.objective.of(self.passes.predictions(inputs), targets).sum() / _SMALLER
             require("predictions", "without a gradient", total.requires_grad, FOLLOWED)
             with explained(self.passes.name, "fails where its gradient is taken", TURN_OFF):
                 parts = torch.autograd.grad(total, parameters, **ZEROS)
-                found = [in_double(in_reals(part)).cpu().flatten() for part in parts]
+                found = [_SMALLER * in_double(in_reals(part)).cpu().flatten() for part in parts]
         is_finite = all(bool(part.isfinite().all()) for part in found)
         require("gradient", "NaN or infinite", is_finite, FINITE)
         return found

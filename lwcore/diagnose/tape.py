@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +27,11 @@ _OPERATORS = ("cond", "while_loop", "map_impl", "scan")
 _CONDITIONS = (
     "one without torch.cond, while_loop, map and scan, of which eager passes lose the gradient: "
     "write loops and conditions of Python, to measure"
+)
+_STEPWISE = (
+    "one whose layers are neither bidirectional nor projected, on sequences that are padded and "
+    "not packed: leave out pack_padded_sequence, pad on the left, and read all at the last step. "
+    "Else name in `parameters` those to look at, without these"
 )
 UNIFORM = (
     "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
@@ -48,7 +53,6 @@ class Call(NamedTuple):
     spec: Any  # how they are nested
     outputs: list[int]  # which of its values carry gradients
     is_use: bool  # whether data move its value
-    slots: list[Slot]  # of what it gives, of a step on the way alone
 
     @property
     def name(self) -> str:
@@ -70,13 +74,8 @@ class Call(NamedTuple):
     @property
     def signature(self) -> tuple[Any, ...]:
         """The function and its arguments, without the data: uses of one site share it."""
-        signature: list[Any] = [self.function]
-        for part in self.leaves:
-            if isinstance(part, Slot):
-                signature.append(part)
-            else:
-                signature.append(Tensor if isinstance(part, Tensor) else repr(part))
-        return tuple(signature)
+        shown = [None if isinstance(part, Tensor) else repr(part) for part in self.leaves]
+        return self.function, *shown, *map(type, self.leaves)
 
 
 class Survey(TorchFunctionMode):
@@ -90,12 +89,15 @@ class Survey(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run a function, and note its name; refuse what cannot be followed."""
-        named = kwargs or {}
+        """Run a function, or those in it where PyTorch hides them."""
         opened = _opened(function, args)
-        if opened is not None:
-            with self:
-                return opened(*args, **named)
+        if opened is None:
+            return self.run(function, args, kwargs or {})
+        with self:
+            return opened(*args, **kwargs or {})
+
+    def run(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Run a function, and note its name; refuse what cannot be followed."""
         name = getattr(function, "__name__", "")
         is_operator = type(function).__module__.startswith("torch._higher_order_ops")
         require("model", f"{name}()", not (is_operator and name in _OPERATORS), _CONDITIONS)
@@ -108,8 +110,8 @@ class Survey(TorchFunctionMode):
         return any(name.startswith("fft_") for name in self.names)
 
 
-class Tape(TorchFunctionMode):
-    """The calls of a pass that take parameters, in order, and the values that they give.
+class Tape(Survey):
+    """The calls of a pass that take parameters, in order, their names, and what they give.
 
     What gives the same for other data is a step on the way: of these the numbers are known, among
     all functions of a pass that take what carries gradients.
@@ -119,23 +121,17 @@ class Tape(TorchFunctionMode):
         """Record one pass, in which some functions are steps on the way."""
         super().__init__()
         self.calls: list[Call] = []
-        self.made: list[list[Tensor]] = []  # of each use
+        self.values: list[Tensor] = []  # that uses made
+        self.makers: list[tuple[Call, int]] = []  # of each, the use, and which of its outputs
+        self.numbers: list[int] = []  # of each, that of the use
         self.kept: list[Any] = list(parameters)  # alive, so that no other has its id
-        self.slots: dict[int, Slot] = {}  # of what carries parameters, by its id
-        self.origins: list[list[int]] = []  # the parameters in what is in each slot
-        for place, part in enumerate(parameters):
-            self.slots[id(part)] = Slot(place)
-            self.origins.append([place])
+        # of what carries parameters, by its id
+        self.slots = {id(part): Slot(place) for place, part in enumerate(parameters)}
+        # the parameters in what is in each slot
+        self.origins = [[place] for place in range(len(parameters))]
         self.known: dict[Any, list[Slot]] = {}  # steps on the way that were taken before
         self.steps = steps
         self.n_functions = 0
-        self.names: list[str] = []  # of all calls that take parameters
-        self.numbers: list[int] = []  # of the uses
-
-    @property
-    def uses(self) -> list[Call]:
-        """The calls that made values of the sequences."""
-        return [call for call in self.calls if call.is_use]
 
     def sources(self, call: Call) -> list[int]:
         """Return the places of the parameters that a call takes."""
@@ -144,27 +140,17 @@ class Tape(TorchFunctionMode):
             places.update(self.origins[slot])
         return sorted(places)
 
-    def replay(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
+    def replay(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Return the values of all uses, for other parameters and the same data."""
-        values = list(parameters)
-        made = []
+        in_slots = list(parameters)
+        made: list[Tensor] = []
         for call in self.calls:
-            given = call(values)
-            if call.is_use:
-                made.append(given)
-            else:
-                values += given
+            into = made if call.is_use else in_slots
+            into += call(in_slots)
         return made
 
-    def __torch_function__(
-        self, function: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def run(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Run a call of any of PyTorch's functions, and record it if it takes parameters."""
-        named = kwargs or {}
-        opened = _opened(function, args)
-        if opened is not None:
-            with self:
-                return opened(*args, **named)
         leaves = trees.tree_leaves((args, named))
         self.n_functions += any(getattr(part, "requires_grad", False) for part in leaves)
         if self.slots.keys().isdisjoint(map(id, leaves)):
@@ -188,9 +174,8 @@ class Tape(TorchFunctionMode):
             return made  # a shape, what no gradient is followed in, or what was taken
         self.names.append(getattr(function, "__name__", ""))
         is_use = self.n_functions not in self.steps
-        call = Call(function, held, spec, outputs, is_use, [])
+        call = Call(function, held, spec, outputs, is_use)
         if is_use:
-            self.numbers.append(self.n_functions)
             return self._note_use(call, made)
         self._note_step(call, leaves, given)
         return made
@@ -201,24 +186,24 @@ class Tape(TorchFunctionMode):
             made = trees.tree_map_only(Tensor, Tensor.clone, made)
         values = trees.tree_leaves(made)
         self.calls.append(call)
-        self.made.append([values[place] for place in call.outputs])
+        for output, place in enumerate(call.outputs):
+            self.values.append(values[place])
+            self.makers.append((call, output))
+            self.numbers.append(self.n_functions)
         return trees.tree_map_only(Tensor, Tensor.clone, made)  # which may be written to
 
     def _note_step(self, call: Call, leaves: list[Any], given: list[Any]) -> None:
         """Keep a step on the way from parameters to a use, once if a loop takes it anew."""
         carried = [given[place] for place in call.outputs]
         self.kept += tensors_in(leaves) + carried
-        data = []
-        for part, held in zip(leaves, call.leaves, strict=True):
-            if isinstance(held, Tensor):
-                data.append(id(part))
+        pairs = zip(leaves, call.leaves, strict=True)
+        data = [id(part) for part, held in pairs if isinstance(held, Tensor)]
         slots = self.known.setdefault((call.signature, *data), [])
         if not slots:
             for _ in carried:
                 slots.append(Slot(len(self.origins)))
                 self.origins.append(self.sources(call))
             self.calls.append(call)
-            call.slots.extend(slots)
         for part, slot in zip(carried, slots, strict=True):
             self.slots[id(part)] = slot
 
@@ -231,6 +216,7 @@ def tensors_in(given: Any) -> list[Any]:
 def _kept_anew(function: Any) -> Any:
     """Return a function that makes a new tensor, for one that writes in place; refuse others."""
     name = getattr(function, "__name__", "")
+    require("model", f"{name}() of a parameter", name not in _SCANS, _STEPWISE)
     if name in _IN_PLACE:
         return getattr(Tensor, name.replace("i", "", 1))
     writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
@@ -245,14 +231,17 @@ def _kept_anew(function: Any) -> Any:
     return function
 
 
-def _opened(function: Any, args: Iterable[Any]) -> Any:
+def _opened(function: Any, args: Sequence[Any]) -> Any:
     """Return a function whose inner calls are seen, where PyTorch hides them; else None."""
     if function is functional.multi_head_attention_forward:
         return _seen_through(function)
     name = getattr(function, "__name__", "")
-    if name not in _SCANS:
+    # of packed sequences the second has the sizes of their batches
+    if name not in _SCANS or getattr(args[1], "dtype", None) == torch.int64:
         return None
-    return lambda *given: _unrolled(name, *given)
+    weights, _, n_layers, _, _, bidirectional, _ = args[2:]
+    is_plain = len(weights) // n_layers in (2, 4)  # a projection is one weight more
+    return functools.partial(_unrolled, name) if is_plain and not bidirectional else None
 
 
 def _seen_through(function: Any) -> Any:
@@ -263,24 +252,14 @@ def _seen_through(function: Any) -> Any:
     return made
 
 
-def _unrolled(name: str, x: Tensor, second: Any, third: Any, *options: Any) -> tuple[Tensor, ...]:
+def _unrolled(
+    name: str, x: Tensor, state: Any, weights: Any, _: Any, n_layers: int, *options: Any
+) -> tuple[Tensor, ...]:
     """Run a stack of PyTorch's recurrent layers step by step, each by its cell."""
-    is_packed = isinstance(second, Tensor) and second.dtype == torch.int64  # sizes of its batches
-    words = (
-        "sequences that are padded and not packed: leave out pack_padded_sequence, pad on the "
-        "left, and read all sequences at the last step"
-    )
-    require(f"inputs of {name}()", "packed", not is_packed, words)
-    state, weights = second, third
-    _, n_layers, _, _, bidirectional, batch_first = options
     per_layer = len(weights) // n_layers
-    is_plain = per_layer in (2, 4) and not bidirectional  # a projection is one weight more
-    words = "neither: leave its parameters out, by `parameters`, if it is causal"
-    require(f"{name}()", "bidirectional or projected", is_plain, words)
     by_layer = [weights[first : first + per_layer] for first in range(0, len(weights), per_layer)]
-    cell = getattr(torch, f"{name}_cell")
-    step = functools.partial(step_through, cell, by_layer)
-    return tuple(scan_layers(step, x, state if name == "lstm" else (state,), int(batch_first)))
+    step = functools.partial(step_through, getattr(torch, f"{name}_cell"), by_layer)
+    return tuple(scan_layers(step, x, state if name == "lstm" else (state,), int(options[-1])))
 
 
 def scan_layers(step: Any, x: Tensor, parts: Sequence[Tensor], time_axis: int) -> list[Tensor]:

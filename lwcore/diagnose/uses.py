@@ -52,6 +52,10 @@ _NO_LAG = (
     "Some values are reached by no step of the inputs, as of learned tokens, of padding or of a "
     "first state: their part of the gradient has no lag."
 )
+_TRANSFORMED = (
+    "one without Fourier transforms, whose rounding hides which steps reach its small values: "
+    "write them as convolutions, or take logarithms of the inputs"
+)
 _SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
     "or a flag? Then give the predictions of all steps and leave some out in the loss, or pad on "
@@ -67,18 +71,17 @@ class Site(NamedTuple):
 
     name: str
     parameters: list[str]
-    addresses: list[tuple[int, int]]  # of values: the use, and which of its outputs
+    places: list[int]  # of its values among all that uses make
     layout: Layout
     shape: tuple[int, ...]  # of all values together, without sequences: (calls, …)
     axes: tuple[int, ...]  # of the shape, along which rows are
     times: Steps  # of the rows; −1: reached by no step, no lag
 
-    def stacked(self, made: Sequence[Sequence[Tensor]]) -> Tensor:
+    def stacked(self, made: Sequence[Tensor]) -> Tensor:
         """Return its values, (B, calls, …), among all that the uses of a pass have made."""
-        parts = [self.layout.front(made[use][output]) for use, output in self.addresses]
-        return torch.stack(parts, 1) if len(parts) > 1 else parts[0].unsqueeze(1)
+        return torch.stack([self.layout.front(made[place]) for place in self.places], 1)
 
-    def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
+    def series(self, made: Sequence[Tensor]) -> Float[Tensor, "B N F"]:
         """Return its rows from what all uses have made, or from gradients in that."""
         values = self.stacked(made)
         axes = [axis + 1 for axis in self.axes]  # behind that of sequences
@@ -108,21 +111,9 @@ class Replay:
             self.values = [site.series(made) for site in sites]
 
     def vjp(self, cotangents: Sequence[Tensor]) -> Float[Tensor, " P"]:
-        """Return the gradient Jᵀu in all parameters, as one vector, from gradients u in the values.
-
-        Values with no gradient are left out, which saves their way back.
-        """
-        values = []
-        pulls = []
-        for value, cotangent in zip(self.values, cotangents, strict=True):
-            if bool(cotangent.any()):
-                values.append(value)
-                pulls.append(cotangent)
-        if not values:
-            n_parameters = sum(part.numel() for part in self.theta)
-            return torch.zeros(n_parameters, dtype=torch.float64)
-        gradients = torch.autograd.grad(values, self.theta, pulls, retain_graph=True, **ZEROS)
-        return torch.cat([in_double(part).cpu().flatten() for part in gradients])
+        """Return the gradient Jᵀu in all parameters, as one vector, of gradients u in values."""
+        found = torch.autograd.grad(self.values, self.theta, cotangents, retain_graph=True, **ZEROS)
+        return torch.cat([in_double(part).cpu().flatten() for part in found])
 
     @cached_property
     def _backward(self) -> tuple[list[Tensor], Sequence[Tensor]]:
@@ -139,16 +130,12 @@ class Replay:
         is a number, and its gradient in u is J w.
         """
         u, pulled = self._backward
-        gradients = []
-        weights = []
+        total: Any = 0
         sizes = [part.numel() for part in self.theta]
         for gradient, part, w in zip(pulled, self.theta, direction.split(sizes), strict=True):
-            if gradient.requires_grad:  # else no value depends on this parameter
-                gradients.append(gradient)
-                weights.append(placed(w, part.device, part.dtype).reshape(part.shape))
-        if not gradients:
-            return [torch.zeros_like(value) for value in self.values]
-        return torch.autograd.grad(gradients, u, weights, retain_graph=True, **ZEROS)
+            own = placed(w, part.device, part.dtype).reshape(part.shape)
+            total = total + (gradient * own).sum()
+        return torch.autograd.grad(total, u, retain_graph=True, **ZEROS)
 
 
 class _Reading(NamedTuple):
@@ -169,14 +156,10 @@ class _Reading(NamedTuple):
     def value_gradients(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
         """Return ∂E/∂z at each site, of losses with a weight for each prediction."""
         pulls = self.pulls if weights is None else weights * self.pulls
-        values: list[Tensor] = []
-        for made in self.tape.made:
-            values += made
+        how = {"retain_graph": True, **ZEROS}
         with explained(self.uses.kind, "has a gradient that cannot be taken again", TURN_OFF):
-            found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
-        gradients = iter(found)
-        by_use = [[next(gradients) for _ in made] for made in self.tape.made]
-        return [site.series(by_use) for site in self.uses.sites]
+            found = torch.autograd.grad(self.predictions, self.tape.values, pulls, **how)
+        return [site.series(found) for site in self.uses.sites]
 
     def weights_at(self, end: Tensor) -> Float[Tensor, "B K"]:
         """Return 1 for the predictions of each sequence that are made at its end, else 0."""
@@ -203,24 +186,20 @@ class _Reading(NamedTuple):
         """Return the values as a function of the parameters."""
         return Replay(self.uses.chosen.values(), self.tape, self.uses.sites)
 
-    def _at_lag(self, end_points: Sequence[_EndPoint], lag: int) -> list[Tensor]:
+    def _at_lag(self, replay: Replay, end_points: Sequence[_EndPoint], lag: int) -> list[Tensor]:
         """Return ∂E/∂z at each site, of losses at end points in the rows of one lag, else 0."""
-        found = []
-        for place, site in enumerate(self.uses.sites):
-            total: Any = 0
-            for end, gradients in end_points:
-                gradient = gradients[place]
-                is_at = site.is_at(end - lag).to(gradient.device)
-                total = torch.zeros_like(gradient) if isinstance(total, int) else total
+        found = [torch.zeros_like(value) for value in replay.values]
+        for end, gradients in end_points:
+            for site, total, gradient in zip(self.uses.sites, found, gradients, strict=True):
+                is_at = site.is_at(end - lag)
                 total[is_at] += gradient[is_at]
-            found.append(total)
         return found
 
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
         replay = self._replay()
         end_points = list(self.end_points())
-        return torch.stack([replay.vjp(self._at_lag(end_points, lag)) for lag in lags])
+        return torch.stack([replay.vjp(self._at_lag(replay, end_points, lag)) for lag in lags])
 
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector.
@@ -230,16 +209,16 @@ class _Reading(NamedTuple):
         """
         steps = self.end_steps
         is_left = torch.ones_like(self.pulls)
-        parts = []
+        replay = self._replay()
+        total: Any = 0
         for step in steps[:: max(1, len(steps) // 6)]:
             weights = self.weights_at(torch.full((len(self.predictions),), step))
             is_left -= weights
             gradients = self.value_gradients(_LARGE * weights)
             for site, gradient in zip(self.uses.sites, gradients, strict=True):
                 gradient[:, torch.from_numpy(site.times > step)] = 0
-            parts.append([gradient / _LARGE for gradient in gradients])
-        parts.append(self.value_gradients(is_left))
-        return self._replay().vjp([sum(own) for own in zip(*parts, strict=True)])
+            total = total + replay.vjp(gradients) / _LARGE
+        return total + replay.vjp(self.value_gradients(is_left))
 
     def lag_numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
@@ -252,14 +231,12 @@ class _Reading(NamedTuple):
         whole = self.value_gradients()
         end_points = list(self.end_points())
         replay = self._replay()
-        numbers = []
+        numbers: list[Any] = []
         for lag, direction in zip(lags, directions, strict=True):
             changes = replay.jvp(direction)
-            for gradients in (self._at_lag(end_points, lag), whole):
-                total = torch.zeros(len(self.predictions), dtype=torch.float64)
-                for change, gradient in zip(changes, gradients, strict=True):
-                    total += in_double(change * gradient).sum((1, 2)).cpu()
-                numbers.append(total)
+            for gradients in (self._at_lag(replay, end_points, lag), whole):
+                pairs = zip(changes, gradients, strict=True)
+                numbers.append(sum(in_double(one * two).sum((1, 2)).cpu() for one, two in pairs))
         return torch.stack(numbers).unflatten(0, (-1, 2)).movedim(1, 0)
 
 
@@ -280,25 +257,23 @@ class Uses(Route):
         super().__init__(passes, objective)
         self.kind = passes.name
         self.generator = torch.Generator("cpu").manual_seed(0)
-        self.exact = 1e-10
-        for part in self.chosen.values():
-            self.exact = max(self.exact, _EXACT.get(part.dtype.to_real(), _COARSE))
+        parts = self.chosen.values()
+        self.exact = max(_EXACT.get(part.dtype.to_real(), _COARSE) for part in parts)
         self._find_sites()
         self._leave_out_timeless()
         if any((site.times < 0).any() for site in self.sites):
+            require("model", self.kind, not passes.exchange.rounding, _TRANSFORMED)
             self.caveats.append(_NO_LAG)
 
     def _chosen(self) -> dict[str, Tensor]:
         every: dict[str, Tensor] = dict(self.passes.model.named_parameters())
+        tied = [*self.passes.model.named_parameters(remove_duplicate=False)]
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
         found: set[int] = set()
-        for name in wanted:
-            own = set()  # of this name or in a module of this name, tied ones, too
-            for full_name, part in self.passes.model.named_parameters(remove_duplicate=False):
-                if f"{full_name}.".startswith(f"{name}."):
-                    own.add(id(part))
+        for name in wanted:  # or in a module of this name
+            own = {id(part) for full, part in tied if f"{full}.".startswith(f"{name}.")}
             words = f"of the model's parameters or modules: {few([*every])}"
             require("parameters", name, bool(own), words)
             found |= own
@@ -324,24 +299,22 @@ class Uses(Route):
     def _find_sites(self) -> None:
         """Find all uses in a trial, and measure the times of their rows."""
         trial = self._find_uses()
-        require("parameters", few([*self.chosen]), bool(trial.made), _SEEN)
+        require("parameters", few([*self.chosen]), bool(trial.values), _SEEN)
         self.sites = self._grouped(trial)
-        self.limit_batch(max(self.passes.shape.numel(), sum(prod(s.shape) for s in self.sites)))
+        self.limit_batch(sum(prod(site.shape) for site in self.sites))
         times = self.passes.exchange.times(self._stacked, self.passes.at_once)
         self.looks_back = False  # whether some row before the last step is made of several steps
         for index, (site, own) in enumerate(zip(self.sites, times, strict=True)):
             axes = tuple(sorted({0, *row_axes(own.last)}))
-            last = of_rows(own.last, axes)
-            first = -of_rows(np.where(own.last < 0, -self.data.length, -own.first), axes)
-            self.sites[index] = site._replace(axes=axes, times=last)
-            is_inside = (last >= 0) & (last < self.data.length - 1)
-            self.looks_back |= bool((first < last)[is_inside].any())
+            self.sites[index] = site._replace(axes=axes, times=of_rows(own.last, axes).ravel())
+            is_inside = own.last < self.data.length - 1
+            self.looks_back |= bool((is_inside & (own.first < own.last)).any())
 
     def _find_uses(self) -> Tape:
         """Tell uses from steps on the way to one: what is the same for other sequences."""
         places = self.passes.exchange.some(SURVEYED)
         inputs = self.data.inputs[places]
-        others = self.data.inputs[places.roll(1)]
+        _, others = self.passes.exchange.drawn(places.roll(1))  # other in each step, if it can be
         self.steps: set[int] = set()
         while True:  # what a step gives is known from the next time on
             self.names: list[str] = []
@@ -349,10 +322,10 @@ class Uses(Route):
             require("predictions", "without a gradient", predictions.requires_grad, FOLLOWED)
             self.names = trial.names
             other, _ = self._taped(others)
-            still: set[int] = set()
-            pairs = zip(trial.numbers, trial.made, other.made, strict=True)
             with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
-                still.update(n for n, one, two in pairs if all(map(torch.equal, one, two)))
+                is_same = [*map(torch.equal, trial.values, other.values)]
+            moved = {n for n, same in zip(trial.numbers, is_same, strict=True) if not same}
+            still = {*trial.numbers} - moved
             if not still:
                 return trial
             self.steps |= still
@@ -360,35 +333,26 @@ class Uses(Route):
     def _stacked(self, inputs: Rows) -> list[Tensor]:
         """Return the values at all sites."""
         tape, _ = self._taped(inputs)
-        return [site.stacked(tape.made).detach() for site in self.sites]
+        return [site.stacked(tape.values).detach() for site in self.sites]
 
     def _grouped(self, trial: Tape) -> list[Site]:
         """Return the sites, whose times are not measured yet."""
-
-        def run(inputs: Rows) -> list[Tensor]:
-            tape, _ = self._taped(inputs)
-            return [part for made in tape.made for part in made]
-
-        layouts = self.passes.exchange.layouts(run)
-        addresses = []
+        layouts = self.passes.exchange.layouts(lambda inputs: self._taped(inputs)[0].values)
         kinds = []  # of one function, parameters and shape
-        for use, (call, made) in enumerate(zip(trial.uses, trial.made, strict=True)):
-            for output, value in enumerate(made):
-                addresses.append((use, output))
-                kinds.append((*call.signature, output, value.shape))
+        for (call, output), value in zip(trial.makers, trial.values, strict=True):
+            kinds.append((*call.signature, output, value.shape))
         pairs = [*zip(kinds, layouts, strict=True)]
         # for steps at which nothing moves, as where few neurons fire
         known = dict(pair for pair in pairs if pair[1] != STILL)
-        groups: dict[Any, list[tuple[int, int]]] = {}
-        for address, (kind, found) in zip(addresses, pairs, strict=True):
+        groups: dict[Any, list[int]] = {}
+        for place, (kind, found) in enumerate(pairs):
             layout = known.get(kind, STILL) if found == STILL else found
-            groups.setdefault((kind, layout), []).append(address)
+            groups.setdefault((kind, layout), []).append(place)
         return [self._site(trial, own, layout) for (_, layout), own in groups.items()]
 
-    def _site(self, trial: Tape, addresses: list[tuple[int, int]], layout: Layout | str) -> Site:
+    def _site(self, trial: Tape, places: list[int], layout: Layout | str) -> Site:
         """Return the site of some values; refuse those that have no sequences, or mix them."""
-        use, output = addresses[0]
-        call = trial.uses[use]
+        call = trial.makers[places[0]][0]
         names = [*self.chosen]
         own = [names[place] for place in trial.sources(call)]
         name = f"{call.name}() of {', '.join(own)}"
@@ -396,9 +360,8 @@ class Uses(Route):
             told = f"{name}, whose value {layout}"
             require("parameters", told, False, self.without(_EACH, own))
             raise AssertionError
-        shape = layout.front(trial.made[use][output]).shape[1:]
-        whole = (len(addresses), *shape)
-        return Site(name, own, addresses, layout, whole, (), np.zeros(0, int))
+        shape = layout.front(trial.values[places[0]]).shape[1:]
+        return Site(name, own, places, layout, (len(places), *shape), (), np.zeros(0, int))
 
     def _leave_out_timeless(self) -> None:
         """Take parameters out that are used on what no step reaches, or at one early step alone.
@@ -409,7 +372,7 @@ class Uses(Route):
         for site in self.sites:
             for name in site.parameters:
                 times.setdefault(name, {-1}).update(site.times.tolist())
-        last = int(self.passes.ends.max())
+        last = max(self.passes.ends.tolist())
         names = [name for name, own in times.items() if len(own) < 3 and max(own) < last]
         if not names:
             return
@@ -432,18 +395,18 @@ class Uses(Route):
         super().check()
         end = int(self.passes.ends.max())
         generator = torch.Generator("cpu").manual_seed(2)
+        times = []
+        for site in self.sites:
+            has_several = len({*site.times.tolist()} - {-1}) > 1
+            times.append(np.where(has_several, site.times, -1))
         latest = []
         for places in self.passes.exchange.some(_READ_OUT).split(self.at_once):
             reading = self.read(self.data.inputs[places], self.data.targets[places])
             pulls = reading.weights_at(torch.full((len(places),), end))
             pulls *= 1 + torch.rand(pulls.shape, generator=generator).to(pulls)  # so none cancel
-            last = np.full(len(places), -1)
             gradients = reading._replace(pulls=pulls).value_gradients()
-            for site, gradient in zip(self.sites, gradients, strict=True):
-                if len({*site.times.tolist()} - {-1}) > 1:
-                    is_reached = gradient.ne(0).any(2).cpu().numpy()
-                    last = np.maximum(last, np.where(is_reached, site.times, -1).max(1))
-            latest.append(last)
+            is_reached = torch.cat([own.ne(0).any(2).cpu() for own in gradients], 1)
+            latest.append(np.where(is_reached, np.concatenate(times), -1).max(1))
         last = np.concatenate(latest)
         is_early = last < last.max()
         told = (
