@@ -218,7 +218,7 @@ class Recurrent(Route):
                 predictions, calls = self._called(inputs)
             return [_read(calls), predictions]
 
-        read, beside = self.passes.exchange.times(run, self.passes.at_once)
+        read, beside = self.passes.exchange.times(run, self.at_once)
         steps = np.arange(self.data.length)[:, None]
         if len(read.last) != len(steps) or not (read.last >= 0).any(1).all():
             return False
