@@ -155,6 +155,8 @@ EXPERTS = only("rnn", "expert", "show")
 MSE = {"loss": nn.MSELoss()}
 ENTROPY = {"loss": nn.CrossEntropyLoss()}
 CLASSES_SAID = {"loss": lambda p, y: functional.cross_entropy(p.mT, y)}
+SHORTER = INPUTS, TARGETS[:, 1:]
+BUT_ONE = {"head": lambda y: y[:, :-1]}
 AT_LAST = {"head": lambda y: y[..., -1]}
 LABELS = CLASSES, CLASSES.where(INPUTS[..., 0] > -1, -100)
 NEXT = CLASSES[:, :-1], CLASSES[:, 1:]
@@ -163,6 +165,7 @@ NEXT = CLASSES[:, :-1], CLASSES[:, 1:]
 # options, or other data with a model and options
 REFUSED = {
     "no causal mask": (unmasked, DATA, {}, "later inputs", Attends()),
+    "nor but one": (unmasked, SHORTER, BUT_ONE, "later inputs", Attends()),
     "horizon": (unmasked, DATA, {}, "horizon=True", {"horizon": True, "time_axis": 1}),
     "no horizon": (Attends(), DATA, {"horizon": True}, "made at steps 0 to 7", {}),
     "mixed": (mixing, DATA, {}, "mixes sequences", net),

@@ -34,9 +34,9 @@ _WIDTH = 80  # letters in a line of text
 _ALWAYS = (  # below each table
     "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
     "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on.",
-    "Enough are N(ℓ) sequences: the lag's part, plus their mean's noise, has the right sign 9 times "
-    "of 10, and 199 times of 200 from four times as many. It is not how many it takes to learn "
-    "the lag. Square brackets are 95 % intervals, for all lags together.",
+    "Enough are N(ℓ) sequences: the lag's part, plus their mean's noise, has the right sign 9 "
+    "times of 10, and 199 times of 200 from four times as many. It is not how many it takes to "
+    "learn the lag. Square brackets are 95 % intervals, for all lags together.",
     "Found is a signal that stands out of the noise of its lag alone, in the sequences that were "
     "read. N(ℓ) counts the noise of the whole gradient, which is more.",
 )

@@ -156,15 +156,16 @@ class Passes:
     def _refuse_ahead(self, ends: Steps) -> None:
         """Refuse predictions at every step that far later inputs move.
 
-        An axis as long as the inputs, one of the first two beside that of sequences, counts steps.
-        A model may look a few steps ahead, as a centred convolution does.
+        An axis as long as the inputs, or one shorter where the first or the last is left out, one
+        of the first two beside that of sequences, counts steps. A model may look a few steps ahead,
+        as a centred convolution does.
         """
         length = self.data.length
         ahead = []
         for axis, size in enumerate(ends.shape[:2]):
-            if size == length:
-                latest = np.moveaxis(ends, axis, 0).reshape(length, -1).max(1)
-                ahead.append(int((latest - np.arange(length)).max()))
+            if length - size in (0, 1):
+                latest = np.moveaxis(ends, axis, 0).reshape(size, -1).max(1)
+                ahead.append(int((latest - np.arange(length - size, length)).max()))
         if self.horizon or not ahead:
             return
         self.look_ahead = max(0, min(ahead))  # there may be as many classes as steps
