@@ -140,7 +140,8 @@ def padded():
 net, wide, text = Recurrent(), Recurrent(2, 5), Attends(tokens=5, outputs=5)
 with torch.inference_mode():
     of_inference = Recurrent()
-at_end = Recurrent(after=last)
+at_end, hooked = Recurrent(after=last), Recurrent()
+hooked.show.weight.register_hook(torch.neg)
 mixing = Recurrent(before=lambda x: (x - x.mean(0)) / x.std(0))
 undecoded, unmasked = Undecoded(), Attends(causal=False)
 branching = Attends(after=conditional)
@@ -171,6 +172,7 @@ REFUSED = {
     "mixed": (mixing, DATA, {}, "mixes sequences", net),
     "state kept": (Kept(), DATA, {}, "keeps no state", net),
     "hook": (Recurrent(after=clipped), DATA, only("rnn"), "Does a hook change gradients", net),
+    "hook of a parameter": (hooked, DATA, {}, r"remove\(\) it", net),
     "random": (Recurrent(after=functional.dropout), DATA, {}, "training=self.training", net),
     "no gradient": (Recurrent(after=Tensor.detach), DATA, {}, "torch.no_grad()", net),
     "training": (Recurrent().train(), DATA, {}, "model.eval\\(\\)", net),

@@ -311,7 +311,7 @@ class Copies(NamedTuple):
 
 
 def _refuse_unreadable(model: nn.Module) -> None:
-    """Refuse parameters without numbers, training mode, and parts whose uses cannot be seen."""
+    """Refuse parameters without numbers or with hooks, training mode, and parts that hide uses."""
     for name, part in model.named_parameters():
         is_made = not is_lazy(part) and not part.is_meta and not part.is_inference()
         words = (
@@ -319,6 +319,8 @@ def _refuse_unreadable(model: nn.Module) -> None:
             "the weights of one on meta"
         )
         require("parameters of model", name, is_made, words)
+        words = "without a hook on its gradient, which a copy does not have: remove() it"
+        require("parameters of model", name, not part._backward_hooks, words)
     for module in model.modules():
         # in training mode there are random draws, and statistics that change
         words = "False: call model.eval() first. Of torch.export, give the model before the export"
