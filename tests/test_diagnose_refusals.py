@@ -172,7 +172,7 @@ REFUSED = {
     "mixed": (mixing, DATA, {}, "mixes sequences", net),
     "state kept": (Kept(), DATA, {}, "keeps no state", net),
     "hook": (Recurrent(after=clipped), DATA, only("rnn"), "Does a hook change gradients", net),
-    "hook of a parameter": (hooked, DATA, {}, r"remove\(\) it", net),
+    "hook of a parameter": (hooked, DATA, {}, r"remove\(\) hooks", net),
     "random": (Recurrent(after=functional.dropout), DATA, {}, "training=self.training", net),
     "no gradient": (Recurrent(after=Tensor.detach), DATA, {}, "torch.no_grad()", net),
     "training": (Recurrent().train(), DATA, {}, "model.eval\\(\\)", net),

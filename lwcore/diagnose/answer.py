@@ -219,8 +219,10 @@ def _then(rows: Rows, attrs: dict[str, Any], n_sequences: int) -> Iterator[str]:
     """Yield what a reader of the first line must know."""
     gaps = lags_not_looked_at(rows, int(attrs["length"]))
     if gaps:
-        how = f"lags=range({gaps[0]}, {gaps[-1] + 1})"
-        yield f"Lags {lags_in_words(gaps)} were not looked at: {how} does."
+        yield (
+            f"Lags {lags_in_words(gaps)} were not looked at: "
+            f"lags=range({gaps[0]}, {gaps[-1] + 1}) does."
+        )
     if attrs["source"] == "error":
         yield _LEFT
     n_read = int(attrs["sequences_read"])

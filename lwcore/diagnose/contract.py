@@ -276,8 +276,8 @@ class Copies(NamedTuple):
         words = "a function of predictions and targets, as torch.nn.MSELoss(), not a class, or None"
         is_function = loss is None or (callable(loss) and not isinstance(loss, type))
         require("loss", loss, is_function, words)
-        is_inside = step is None or step in {*model.modules()}
-        require("step", type(step).__name__, is_inside, "one of model's modules")
+        inside = [None, *model.modules()]
+        require("step", type(step).__name__, step in inside, "one of model's modules")
         memo: dict[int, Any] = {}
         for module in model.modules():
             for value in vars(module).values():
@@ -315,12 +315,11 @@ def _refuse_unreadable(model: nn.Module) -> None:
     for name, part in model.named_parameters():
         is_made = not is_lazy(part) and not part.is_meta and not part.is_inference()
         words = (
-            "made, outside of torch.inference_mode(): run a lazy model once on a batch, and load "
-            "the weights of one on meta"
+            "made, outside of torch.inference_mode(), and without a hook on its gradient, which a "
+            "copy does not have: run a lazy model once on a batch, load the weights of one on "
+            "meta, and remove() hooks"
         )
-        require("parameters of model", name, is_made, words)
-        words = "without a hook on its gradient, which a copy does not have: remove() it"
-        require("parameters of model", name, not part._backward_hooks, words)
+        require("parameters of model", name, is_made and not part._backward_hooks, words)
     for module in model.modules():
         # in training mode there are random draws, and statistics that change
         words = "False: call model.eval() first. Of torch.export, give the model before the export"

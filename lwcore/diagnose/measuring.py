@@ -152,8 +152,8 @@ def diagnose(
         >>> found.data.lag.values.tolist()
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
-    is_list = not isinstance(parameters, str)
-    require("parameters", parameters, is_list, f"a list of names, [{parameters!r}]")
+    words = f"a list of names, [{parameters!r}]"
+    require("parameters", parameters, not isinstance(parameters, str), words)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
     how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}

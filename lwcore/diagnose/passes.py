@@ -102,8 +102,7 @@ class Passes:
         is_same = before.shape == after.shape and before.equal(after)
         told = f"{self.name}, with other predictions the second time"
         require("model", told, is_same or bool(before.isnan().any()), _SAME)
-        is_uniform = survey.names == rolled.names
-        require("model", "other operations for other data", is_uniform, UNIFORM)
+        require("model", "other operations for other data", survey.names == rolled.names, UNIFORM)
         self.exchange.rounding = _FFT_ROUNDING if survey.has_transforms else 0
 
     def given(self, inputs: Rows) -> Tensor:

@@ -307,8 +307,8 @@ class Uses(Route):
         for index, (site, own) in enumerate(zip(self.sites, times, strict=True)):
             axes = tuple(sorted({0, *row_axes(own.last)}))
             self.sites[index] = site._replace(axes=axes, times=of_rows(own.last, axes).ravel())
-            is_inside = own.last < self.data.length - 1
-            self.looks_back |= bool((is_inside & (own.first < own.last)).any())
+            is_of_several = own.first < own.last
+            self.looks_back |= bool(is_of_several[own.last < self.data.length - 1].any())
 
     def _find_uses(self) -> Tape:
         """Tell uses from steps on the way to one: what is the same for other sequences."""
