@@ -132,7 +132,7 @@ def diagnose(
         time_axis: The axis of the inputs that counts steps, where it is neither 1 nor 0, as for
             channels first, (B, C, T), or where it must be said.
         horizon: Whether all predictions are made at the last step where there are as many as steps,
-            as in a forecast of the next day.
+            or one fewer, as in a forecast of the next day.
         source: ``"error"`` takes the loss as it is, ``"target"`` that of the best constant
             prediction: as if nothing had been learned, with the transport that there is. Take it
             for a network that has learned nothing: its errors show lags of what it adds itself.
