@@ -122,6 +122,8 @@ def diagnose(
             type, as arguments or keywords if it takes them so. The first one's steps are counted;
             others with as many steps share them, and what has none, as a category (B,), is known
             at all steps. Targets go to the loss as they are.
+        lags: Lags to look at. ``"auto"`` takes all up to 192 (in networks of more than a million
+            parameters fewer, down to 48), and 16 behind these.
         head: Makes one tensor of predictions of all that the model gives; a method of its, say.
         loss: Of a batch the sum or the mean of what each sequence has alone, as a function of
             predictions and targets. None for what fits in one way only: cross-entropy where targets
