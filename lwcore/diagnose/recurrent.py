@@ -234,6 +234,7 @@ class Recurrent(Route):
         """
         ends = self.passes.ends
         known = sorted({*ends.tolist()} - {-1})
+        has_one = len(known) == 1
         with torch.enable_grad():
             places = self.passes.exchange.some(self.passes.at_once)
             predictions, calls = self._called(self.data.inputs[places])
@@ -241,9 +242,9 @@ class Recurrent(Route):
                 made_there = predictions[:, ends == end]
                 delta = self._delta(calls, made_there.pow(3).sum())  # that no norm fixes
                 is_used = delta.ne(0).any(-1)
-                if len(known) > 1:
+                if not has_one:
                     is_used[:, end] = False
-                if is_used.sum(1).max() > (len(known) == 1):
+                if is_used.sum(1).max() > has_one:  # one state, or none but that of the end
                     return False
         return True
 
