@@ -13,7 +13,7 @@ class Forecaster(nn.Module):
     """Predicts the next hour from the hours before it, with a GRU."""
 
     def __init__(self, keep: float = 0.0, inputs: int = 1, hidden: int = 16) -> None:
-        """Start as PyTorch starts its layers, with more in the bias of the gate that keeps."""
+        """Start as PyTorch does, with more bias in the gate that keeps."""
         super().__init__()
         self.rnn = nn.GRU(inputs, hidden, batch_first=True)
         self.out = nn.Linear(hidden, 1)
