@@ -65,6 +65,6 @@ def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
     axes.minorticks_off()
     axes.set(xlabel="envelope f before training (smaller →)", ylabel="number of sequences")
     axes.set_title(
-        "Adding: as f falls, detecting takes ever more\nsequences, learning less than five times",
+        "Adding: as f falls, detection in the whole\ngradient gets hopeless, learning hardly harder",
         fontsize=10,
     )
