@@ -50,8 +50,10 @@ X = (WIDTH, NEURONS)
 class Loop(Oracle):
     """A loop over the steps; `next_state` makes it of x_t and the one before."""
 
+    START = 0.0
+
     def run(self, p, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
+        h, states = x.new_full((len(x), NEURONS), self.START), []
         for t in range(x.shape[1]):
             h = self.next_state(p, t, x[:, t], h)
             states.append(h)
@@ -80,6 +82,7 @@ class Behind(Loop):
     """U → relu → V → + W x: U and V act on what is known at t − 1, W at t."""
 
     SIZES: ClassVar = {"W": X, "U": H, "V": H}
+    START = 0.5  # no step reaches it
 
     def next_state(self, p, t, x, h):
         return torch.tanh(torch.relu(h @ p("U", t - 1)) @ p("V", t - 1) + x @ p("W", t))
@@ -112,16 +115,6 @@ class Resets(Cell):
 
     def next_state(self, p, t, x, h):
         return super().next_state(p, t, x[:, :-1], h * (1 - x[:, -1:]))
-
-
-class MinGRU(Loop):
-    """Gates of inputs alone."""
-
-    SIZES: ClassVar = {"Wz": X, "W": X}
-
-    def next_state(self, p, t, x, h):
-        z = torch.sigmoid(x @ p("Wz", t))
-        return (1 - z) * h + z * (x @ p("W", t))
 
 
 class Diagonal(Loop):
@@ -191,21 +184,6 @@ class Translator(Oracle):
         return torch.stack(states, 1)
 
 
-class Stack(Oracle):
-    """Two layers, one above the other within a step."""
-
-    SIZES: ClassVar = {"W": X, "U": H, "V": H, "R": H}
-
-    def run(self, p, x):
-        h = g = x.new_zeros(len(x), NEURONS)
-        states = []
-        for t in range(x.shape[1]):
-            h = torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1))
-            g = torch.tanh(h @ p("V", t) + g @ p("R", t - 1))
-            states.append(g)
-        return self.show(p, states)
-
-
 class Shops(Oracle):
     """A state that is learned, and a category of each sequence, which is known at all steps."""
 
@@ -235,8 +213,8 @@ class Ahead(Oracle):
         return torch.stack([h @ p("out", min(t + 1, last)) for t, h in enumerate(states)], 1)
 
 
-MODELS = [Bare, TwoUpdates, Behind, Gated, Cell, Resets, MinGRU, Attention, Convolutions]
-MODELS += [Translator, Stack, Ahead, Diagonal, Shops]
+MODELS = [Bare, TwoUpdates, Behind, Gated, Cell, Resets, Attention, Convolutions]
+MODELS += [Translator, Ahead, Diagonal, Shops]
 
 
 def inputs_of(model, count=40):

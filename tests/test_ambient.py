@@ -2,24 +2,19 @@
 changes a number, and nothing of it is changed."""
 
 import copy
-import os
 import random
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from numba.core import caching
 from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.utils.data import DataLoader, TensorDataset
 
 import lwcore
-from lwcore import ambient, cells, gradient, network, results, transport
-from lwcore.cells import kernels
+from lwcore import ambient, gradient, network, results, transport
 from lwcore.detection import kl_divergence
 from lwcore.diagnose import diagnose
 from lwcore.experiment import running
@@ -36,21 +31,10 @@ def seeded():
     return torch.Generator().manual_seed(0)
 
 
-class Loop(Recurrent):
-    """Calls a layer for one step after the other."""
-
-    def forward(self, x):
-        state, read = None, None
-        for step in x.split(1, 1):
-            read, state = self.rnn(step, state)
-        return self.show(read[:, 0])
-
-
 MODELS = {
     "GRU": lambda: Recurrent(after=last),
     "LSTM": lambda: Recurrent(kind="LSTM", after=last),
     "attention": lambda: Attends(after=last),
-    "loop": Loop,
 }
 
 
@@ -127,16 +111,6 @@ def test_modes_of_the_caller_change_no_number(mode, plain):
         assert torch.equal(found, wanted), name
 
 
-def test_a_cell_takes_what_a_layer_before_it_gives_in_autocast():
-    layer, cell = nn.Linear(2, 2), cells.GRU(2, 4, generator=seeded())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        between = layer(draw(3, 7, 2).float())
-        outputs = cell(between)
-    assert (between.dtype, outputs.dtype) == (torch.bfloat16, torch.float32)
-    outputs.sum().backward()
-    assert layer.weight.grad.isfinite().all()
-
-
 @pytest.mark.parametrize(("kind", "own"), [("LSTM", False), ("attention", True)])
 def test_a_diagnosis_between_epochs_changes_no_training(kind, own):
     """A loader shuffles by PyTorch's generator, or its own; the model and its loss may draw, too."""
@@ -190,54 +164,6 @@ def test_every_warning_points_at_the_line_that_called(tmp_path):
         assert {one.filename for one in caught} == {__file__}
 
 
-def python(program, **variables):
-    """What a program prints in an interpreter of its own."""
-    variables |= {"PYTHONPATH": str(PACKAGE.parent)}
-    command = [sys.executable, "-c", program]
-    return subprocess.check_output(command, env=os.environ | variables, text=True).split()
-
-
-def test_first_uses_neither_warn_nor_draw():
-    """PyTorch compiles its rules of forward mode by what it has deprecated; Rich draws when it is
-    imported, and a run shows a bar."""
-    program = """
-import random, warnings, torch
-from lwcore import cells, gradient, results
-warnings.simplefilter("error")
-cell = cells.GRU(2, 4, generator=torch.Generator())
-trace = cell.trace(torch.zeros(3, 5, 2))
-before = random.getstate(), torch.get_rng_state()
-direction = gradient.random_direction(cell, torch.Generator())
-print(gradient.immediate_sensitivity(trace, direction).shape[1])
-with results.bar("t", 1, show=False) as advance:
-    advance(1)
-print(random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1]))
-"""
-    assert python(program) == ["5", "True"]
-
-
-def test_what_is_compiled_works_where_nothing_of_it_can_be_kept(monkeypatch):
-    """As in a container: an installation that nobody can write, and no home."""
-    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
-    double = kernels._kept_on_disk(lambda value: 2 * value)
-    assert (double.stats.cache_path, double(21)) == (None, 42)
-
-
-CELL = """
-import torch
-from lwcore import cells
-from lwcore.cells import kernels
-cell = cells.LSTM(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-inputs = torch.linspace(-1, 1, 42, dtype=torch.float64).reshape(3, 7, 2)
-print(kernels.ENABLED, torch.allclose(cell(inputs), cell.unrolled(inputs), rtol=1e-12))
-"""
-
-
-@pytest.mark.parametrize(("asked", "compiled"), [({}, "False"), ({"LWCORE_COMPILED": "1"}, "True")])
-def test_cells_work_where_numba_may_not_compile(asked, compiled):
-    assert python(CELL, NUMBA_DISABLE_JIT="1", **asked) == [compiled, "True"]
-
-
 def test_what_is_kept_for_later_calls_cannot_be_changed():
     before = float(kl_divergence(0.3, 1.5))
     for array in log_ratio(1.5, 0.15):
@@ -256,9 +182,3 @@ def test_numbers_leave_a_device_without_float64_before_they_are_widened(monkeypa
     monkeypatch.setattr(ambient, "_WITHOUT_DOUBLES", ("meta",))
     moved = ambient.placed(torch.empty(3, dtype=torch.float64), torch.device("meta"))
     assert (moved.dtype, moved.device.type) == (torch.float32, "meta")
-
-
-def test_no_line_of_the_package_widens_before_it_moves():
-    code = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    assert ".double().cpu(" not in code
-    assert code.count(".read_text(") == code.count(".read_text(encoding=")

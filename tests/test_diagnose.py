@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import Diagnosis, diagnose, route
 from lwcore.diagnose.inferred import LEVEL, ratio_bands
-from lwcore.diagnose.measuring import usual_lags
 from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
@@ -133,13 +132,3 @@ def test_bands_hold_all_true_ratios_and_know_silence():
     assert bands[:, 2].tolist() == [0, 0, 0]
     both = (ratio_bands(u * signal, u * whole, np.random.default_rng(1)) for u in (1, 1e-200))
     np.testing.assert_allclose(*both)
-
-
-@pytest.mark.parametrize(
-    ("furthest", "n_parameters", "nearest"),
-    [(100, 1000, 100), (1000, 2_000_000, 118), (1000, 10**9, 48)],
-)
-def test_every_lag_is_looked_at_as_far_as_memory_allows(furthest, n_parameters, nearest):
-    lags = usual_lags(furthest, n_parameters)
-    assert lags[:nearest] == [*range(1, nearest + 1)]
-    assert (lags[-1], len(lags)) == (furthest, nearest + 16 * (furthest > nearest))

@@ -3,15 +3,13 @@
 Parts are held against `tests.diagnosed`: one copy of the parameters for each time.
 """
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from lwcore.diagnose import diagnose, uses
-from lwcore.diagnose.exchange import row_axes
+from lwcore.diagnose import diagnose, parts_by_lag, uses
 from tests import diagnosed
-from tests.diagnosed import MODELS, NEURONS, STEPS, Recurrent, by_lag, inputs_of, oracle, route
+from tests.diagnosed import MODELS, STEPS, Recurrent, by_lag, inputs_of, oracle, route
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.__name__)
@@ -23,44 +21,56 @@ def test_parts_are_those_of_one_copy_of_the_parameters_for_each_time(kind):
     torch.testing.assert_close(by_lag(network), wanted, rtol=1e-9, atol=1e-12)
 
 
-def test_end_points_that_are_drawn_stand_for_all(monkeypatch):
-    monkeypatch.setattr(uses, "ENDS", 3)
+def test_end_points_that_are_drawn_stand_for_all():
     model = diagnosed.Bare()
     data = inputs_of(model, 1000)
+    network = route(model, data)
+    network.ends_drawn = 3
     wanted = oracle(model, data)
-    apart = by_lag(route(model, data, parameters=["W", "U", "b", "out"])) - wanted
+    apart = by_lag(network) - wanted
     assert 0 < apart.norm() < 0.2 * wanted.norm()
 
 
+@pytest.mark.parametrize("kind", ["GRU", "attention"])
+def test_all_lags_add_up_to_the_gradient_by_the_names_of_parameters(kind):
+    """Also where there are more predictions than end points are drawn."""
+    drawn = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(2, 40, uses.ENDS + 4, 1, generator=drawn)
+    model = Recurrent(1) if kind == "GRU" else diagnosed.Attends(width=1)
+    loss = nn.MSELoss(reduction="sum")
+    parts = parts_by_lag(model, (inputs, targets), range(uses.ENDS + 4), loss=loss, sequences=40)
+    loss(model(inputs), targets).backward()
+    for name, own in parts.items():
+        wanted = model.get_parameter(name).grad.double()
+        torch.testing.assert_close(own.sum(0), wanted, rtol=1e-4, atol=1e-3)
+
+
+class Step(nn.Module):
+    """A step of a loop of bare matrices, which has them."""
+
+    def __init__(self, bare):
+        super().__init__()
+        self.W, self.U, self.b = bare.W, bare.U, bare.b
+
+    def forward(self, x, h):
+        return torch.tanh(x @ self.W + h @ self.U + self.b)
+
+
 class Module(diagnosed.Bare):
-    """The loop of bare matrices, in a module that is called once a step."""
-
-    class Step(nn.Module):
-        def __init__(self, weights):
-            super().__init__()
-            self.W, self.U, self.b = weights
-
-        def forward(self, x, h):
-            return torch.tanh(x @ self.W + h @ self.U + self.b)
+    """The loop of bare matrices, by a module that is called once a step."""
 
     def __init__(self):
         super().__init__()
-        self.step = self.Step((self.W, self.U, self.b))
+        self.step = Step(self).eval()
         del self.W, self.U, self.b
-        self.eval()
 
-    def forward(self, x):
-        h, states = x.new_zeros(len(x), NEURONS), []
-        for t in range(STEPS):
-            h = self.step(x[:, t], h)
-            states.append(h)
-        return torch.stack(states, 1) @ self.out
+    def next_state(self, p, t, x, h):
+        return self.step(x, h)
 
 
 def test_a_module_called_once_a_step_counts_whole_steps_and_bare_matrices_what_is_known():
     """Eq. (3) counts U h at its step t; by what reaches it, it is a use of step t − 1. Parts of W
     and b are the same, those of U are one lag apart."""
-    torch.manual_seed(0)
     model = Module()
     data = inputs_of(model)
     whole = route(model, data, step=model.step)
@@ -84,19 +94,6 @@ def test_layers_of_pytorch_have_the_same_parts_by_both_routes(kind):
     one, two = route(model, data), route(model, data, parameters=["rnn"])
     assert (one.route, two.route) == ("recurrence", "uses")
     torch.testing.assert_close(by_lag(one), by_lag(two), rtol=1e-9, atol=1e-12)
-
-
-def test_a_gate_that_is_closed_in_most_sequences_changes_no_time():
-    """A step reaches a value if it moves it in any sequence, in any feature."""
-
-    class Shut(diagnosed.Attention):
-        def run(self, p, x):
-            is_open = (x[:, :1, :1] > 0.3).to(x)
-            return super().run(p, x * is_open)
-
-    model = Shut()
-    for site in route(model, inputs_of(model, 60)).sites:
-        assert site.times.tolist() == [*range(STEPS)]
 
 
 def test_what_no_step_reaches_is_left_out_by_name():
@@ -143,15 +140,6 @@ def test_nothing_of_the_readers_is_touched():
     assert [part.requires_grad for part in model.parameters()] == [False, True, True]
     assert all(part.grad is None for part in model.parameters())
     assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
-
-
-def test_entries_of_one_row_have_one_time():
-    """But for those that no step reaches: they have the time of their row."""
-    steps = np.arange(3)
-    pairs = np.maximum.outer(steps, steps)
-    slow = np.stack([steps, steps // 2 * 2], 1)
-    dead = np.stack([steps, np.full(3, -1)], 1)
-    assert [row_axes(last) for last in (pairs, slow, dead)] == [(0, 1), (0, 1), (0,)]
 
 
 def test_a_state_that_is_read_out_later_is_read_by_uses():

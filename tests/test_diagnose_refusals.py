@@ -101,6 +101,20 @@ class Holds(Recurrent):
         self.waiting = iter(open(__file__))  # noqa: SIM115
 
 
+class Static(Recurrent):
+    """Adds the features of a sequence to each of its steps."""
+
+    def forward(self, x, features):
+        return super().forward(x + features.sum(1)[:, None, None])[:, -1]
+
+
+def closed():
+    """A model that holds a function that holds it."""
+    model = Recurrent()
+    model.after = lambda y: y * model.show.out_features
+    return model
+
+
 def clipped(y):
     if y.requires_grad:
         y.register_hook(lambda g: g.clamp(-1e-3, 1e-3))
@@ -135,6 +149,10 @@ def padded():
     inputs = INPUTS.clone()
     inputs[::2, 5:] = 0
     return inputs, ENDS
+
+
+def described(width):
+    return (INPUTS, torch.randn(60, width, generator=DRAWN)), ENDS
 
 
 net, wide, text = Recurrent(), Recurrent(2, 5), Attends(tokens=5, outputs=5)
@@ -186,12 +204,14 @@ REFUSED = {
     "few steps": (Recurrent(STEPS), FEW, {}, "time_axis=1", {"time_axis": 1}),
     "variates": (Attends(causal=False, after=last), LAST, {}, "time_axis=1", {"time_axis": 1}),
     "scripted": (Scripted(), DATA, {}, "before scripting", net),
+    "closure": (closed(), DATA, {}, "Write a method", net),
+    "features": (Static(), described(STEPS), {}, "another width", (described(9), Static(), {})),
     "not copied": (Holds(), DATA, {}, "cannot be deep-copied", net),
     "several": (Recurrent(after=either), DATA, {}, "head=lambda out: out.0., out.'logits'", net),
     "a loss that compares": (net, DATA, {"loss": compared}, "compare sequences", MSE),
     "a loss that draws": (net, DATA, {"loss": drawing}, "Does it draw", MSE),
     "a loss with parameters": (net, DATA, {"loss": decayed}, "leave a weight decay out", MSE),
-    "a class": (net, DATA, {"loss": nn.MSELoss}, "not a class", MSE),
+    "a class": (net, DATA, {"loss": nn.MSELoss}, "not the class", MSE),
     "classes second": (Recurrent(2, STEPS), TOKENS, ENTROPY, "axis has the classes", CLASSES_SAID),
     "real targets": (wide, TOKENS, MSE, "p\\.mT", CLASSES_SAID),
     "not shifted": (text, LABELS, {}, "Hugging Face's are shifted", (NEXT, text, {})),
@@ -239,14 +259,6 @@ def test_a_window_that_is_taken_at_once_has_nothing_to_measure(model, data, how)
     found = diagnose(model, data, progress=False, **how)
     assert "there is nothing to measure" in found.answer().first
     assert not found.data.statistic.any()
-
-
-@pytest.mark.parametrize(
-    ("lags", "words"), [([0, 1], "from 1 on"), ([3, 2], "increase"), ([9], "to 7")]
-)
-def test_lags_that_are_none_are_refused(lags, words):
-    with pytest.raises(ArgumentError, match=words):
-        diagnose(net, DATA, lags, progress=False)
 
 
 def test_a_checkpointed_model_is_read_as_it_is_without():

@@ -1,6 +1,11 @@
 """The compiled scan and its way back against steps and autograd, and its logistic and tanh against
 high precision."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import mpmath
 import numpy as np
 import pytest
@@ -8,8 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
+from numba.core import caching
 from numba.core.dispatcher import Dispatcher
+from torch import nn
 
+import lwcore
+from lwcore import cells
 from lwcore.cells import kernels
 from tests.networks import CELLS, EVERY, draw, few_examples, make
 
@@ -152,3 +161,61 @@ def test_no_two_compiled_functions_share_a_name():
             compiled.append(one.py_func.__closure__[0].cell_contents)
     names = {one.py_func.__qualname__ for one in compiled}
     assert len(names) == len(compiled) > 24
+
+
+def test_a_cell_takes_what_a_layer_before_it_gives_in_autocast():
+    layer, cell = nn.Linear(2, 2), cells.GRU(2, 4, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        between = layer(draw(3, 7, 2).float())
+        outputs = cell(between)
+    assert (between.dtype, outputs.dtype) == (torch.bfloat16, torch.float32)
+    outputs.sum().backward()
+    assert layer.weight.grad.isfinite().all()
+
+
+def python(program, **variables):
+    """What a program prints in an interpreter of its own."""
+    variables |= {"PYTHONPATH": str(Path(lwcore.__file__).parents[1])}
+    command = [sys.executable, "-c", program]
+    return subprocess.check_output(command, env=os.environ | variables, text=True).split()
+
+
+def test_first_uses_neither_warn_nor_draw():
+    """PyTorch compiles its rules of forward mode by what it has deprecated; Rich draws when it is
+    imported, and a run shows a bar."""
+    program = """
+import random, warnings, torch
+from lwcore import cells, gradient, results
+warnings.simplefilter("error")
+cell = cells.GRU(2, 4, generator=torch.Generator())
+trace = cell.trace(torch.zeros(3, 5, 2))
+before = random.getstate(), torch.get_rng_state()
+direction = gradient.random_direction(cell, torch.Generator())
+print(gradient.immediate_sensitivity(trace, direction).shape[1])
+with results.bar("t", 1, show=False) as advance:
+    advance(1)
+print(random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1]))
+"""
+    assert python(program) == ["5", "True"]
+
+
+def test_what_is_compiled_works_where_nothing_of_it_can_be_kept(monkeypatch):
+    """As in a container: an installation that nobody can write, and no home."""
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    double = kernels._kept_on_disk(lambda value: 2 * value)
+    assert (double.stats.cache_path, double(21)) == (None, 42)
+
+
+CELL = """
+import torch
+from lwcore import cells
+from lwcore.cells import kernels
+cell = cells.LSTM(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+inputs = torch.linspace(-1, 1, 42, dtype=torch.float64).reshape(3, 7, 2)
+print(kernels.ENABLED, torch.allclose(cell(inputs), cell.unrolled(inputs), rtol=1e-12))
+"""
+
+
+@pytest.mark.parametrize(("asked", "compiled"), [({}, "False"), ({"LWCORE_COMPILED": "1"}, "True")])
+def test_cells_work_where_numba_may_not_compile(asked, compiled):
+    assert python(CELL, NUMBA_DISABLE_JIT="1", **asked) == [compiled, "True"]

@@ -36,8 +36,7 @@ _DIGITS = 3  # of these, behind the point
 _FEWEST_VALUES = 3  # in a piece, and a quarter of its steps: else it is a flag, a level or padding
 _BY_CHANCE = 0.1  # share of sequences that may repeat others
 _BY_ITSELF = 0.05  # share of sequences that share their first piece with others, and then differ
-_MOST_COLUMNS = 32  # that are looked at one by one
-_MOST_NUMBERS = 2**22  # in these
+_MOST_NUMBERS = 2**22  # in the columns that are looked at one by one
 _ARRAYS = (Tensor, np.ndarray)
 _NUMBERS = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
@@ -55,6 +54,10 @@ _LENGTHS = (
 _PAIR = (
     "a pair (inputs, targets): each an array, or a tuple or dictionary of arrays. Make one of what "
     "has more, as by ((b[:-1], b[-1]) for b in loader), or ((b, b['labels']) for b in loader)"
+)
+_HOLDS = (
+    "no function that holds the model, as a lambda with self: a copy would change the one that was "
+    "given. Write a method, or remove() the hook"
 )
 _UNCOPIED = (
     "It is copied, so that yours stays as it is: keep open files, locks, generators, and lists of "
@@ -137,6 +140,11 @@ class Data:
         places = enumerate(self.inputs_form.axes)
         return [place for place, axes in places if len(axes) > 1]
 
+    @property
+    def flat(self) -> list[int]:
+        """The places of inputs (B, T) behind the first: they may be (B, D), without steps."""
+        return [place for place in self.with_steps[1:] if self.inputs.leaves[place].ndim == 2]
+
 
 def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -> Data:
     """Collect sequences from pairs of inputs and targets, from one pair, or from a dataset.
@@ -168,9 +176,6 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
 
 def _pairs(batches: Any) -> Iterator[Any]:
     """Yield pairs, and say of an error of the reader's own which of them could not be read."""
-    is_alone = isinstance(batches, (str, bytes, *_ARRAYS, Mapping))
-    words = "pairs, or one pair, of inputs and targets: (inputs, targets), or (d['x'], d['y'])"
-    require("batches", shown(batches), not is_alone, words)
     if isinstance(batches, tuple) and len(batches) == 2:
         yield batches
         return
@@ -202,8 +207,12 @@ def _numbers(name: str, given: Any) -> Any:
         require(name, str(part.dtype), found.dtype in _NUMBERS, words)
         if found.is_inference():  # such tensors carry no gradients; a copy does
             found = found.clone()
-        words = "finite: put a number where one is missing, and say where in a further column"
-        require(name, "NaN or infinite somewhere", bool(found.isfinite().all()), words)
+        require(
+            name,
+            "NaN or infinite somewhere",
+            bool(found.isfinite().all()),
+            "finite: put a number where one is missing, and say where in a further column",
+        )
         return found
 
     return trees.tree_map(tensor, given)
@@ -213,12 +222,17 @@ def _forms(pair: Any, batch_first: bool, time_axis: int | None) -> list[Form]:
     """Return the axes of all tensors, as a reader names them by those of the first."""
     first, *_ = [*trees.tree_leaves(pair[0]), None]
     shape = tuple(getattr(first, "shape", ()))
-    words = f"arrays of the shape (sequences, steps, …). {_SINGLE}"
-    require("inputs", shape, len(shape) > 1, words)
+    require(
+        "inputs", shape, len(shape) > 1, f"arrays of the shape (sequences, steps, …). {_SINGLE}"
+    )
     sequences = 0 if batch_first else 1
     steps = 1 - sequences if time_axis is None else time_axis
-    words = f"an axis of inputs {shape} beside that of sequences, {sequences}"
-    require("time_axis", time_axis, 0 <= steps < len(shape) and steps != sequences, words)
+    require(
+        "time_axis",
+        time_axis,
+        0 <= steps < len(shape) and steps != sequences,
+        f"an axis of inputs {shape} beside that of sequences, {sequences}",
+    )
     forms = []
     for name, given in zip(("inputs", "targets"), pair, strict=True):
         leaves, spec = trees.tree_flatten(given)
@@ -254,8 +268,7 @@ def _joined(parts: list[Rows], most: int) -> Rows:
 def read_as(data: Data) -> str:
     """Say as what inputs are read."""
     width = data.first[0, 0].numel()
-    others = [data.inputs.leaves[place] for place in data.with_steps[1:]]
-    flat = [shown(leaf) for leaf in others if leaf.ndim == 2]  # without features, or without steps
+    flat = [shown(data.inputs.leaves[place]) for place in data.flat]
     told = f", and inputs {few(flat)} of as many" if flat else ""
     return f"read as {data.count:,} sequences of {data.length:,} steps of width {width}{told}"
 
@@ -273,9 +286,6 @@ class Copies(NamedTuple):
         """Copy them together, so that what they share is shared; refuse what cannot be copied."""
         model = getattr(model, "_orig_mod", model)  # of torch.compile
         _refuse_unreadable(model)
-        words = "a function of predictions and targets, as torch.nn.MSELoss(), not a class, or None"
-        is_function = loss is None or (callable(loss) and not isinstance(loss, type))
-        require("loss", loss, is_function, words)
         inside = [None, *model.modules()]
         require("step", type(step).__name__, step in inside, "one of model's modules")
         memo: dict[int, Any] = {}
@@ -285,6 +295,7 @@ class Copies(NamedTuple):
                     memo[id(value)] = None  # made of parameters, and made anew in each pass
         with explained("model", "cannot be deep-copied", _UNCOPIED):
             found = cls(*copy.deepcopy((model, head, loss, step), memo))
+            _refuse_closures(model, memo)
         for module in found.model.modules():
             if getattr(module, "sparse", False):
                 vars(module)["sparse"] = False  # of an embedding's gradients
@@ -314,19 +325,45 @@ def _refuse_unreadable(model: nn.Module) -> None:
     """Refuse parameters without numbers or with hooks, training mode, and parts that hide uses."""
     for name, part in model.named_parameters():
         is_made = not is_lazy(part) and not part.is_meta and not part.is_inference()
-        words = (
+        require(
+            "parameters of model",
+            name,
+            is_made and not part._backward_hooks,
             "made, outside of torch.inference_mode(), and without a hook on its gradient, which a "
             "copy does not have: run a lazy model once on a batch, load the weights of one on "
-            "meta, and remove() hooks"
+            "meta, and remove() hooks",
         )
-        require("parameters of model", name, is_made and not part._backward_hooks, words)
     for module in model.modules():
         # in training mode there are random draws, and statistics that change
-        words = "False: call model.eval() first. Of torch.export, give the model before the export"
-        require("model.training", module.training, not module.training, words)
-        is_plain = not isinstance(module, torch.jit.ScriptModule)
-        words = "as it was before scripting or tracing: uses of its parameters cannot be seen"
-        require("model", type(module).__name__, is_plain, words)
+        require(
+            "model.training",
+            module.training,
+            not module.training,
+            "False: call model.eval() first. Of torch.export, give the model before the export",
+        )
+        require(
+            "model",
+            type(module).__name__,
+            not isinstance(module, torch.jit.ScriptModule),
+            "as it was before scripting or tracing: uses of its parameters cannot be seen",
+        )
+
+
+def _refuse_closures(model: nn.Module, copied: Mapping[int, Any]) -> None:
+    """Refuse functions in a model, as hooks, that hold it or its parts: they are not copied."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            for part in trees.tree_leaves(value):
+                require(f"{type(module).__name__}.{name}", part, not _holds(part, copied), _HOLDS)
+
+
+def _holds(part: Any, copied: Mapping[int, Any]) -> bool:
+    """Say whether a function's closure reaches what was copied."""
+    for cell in getattr(part, "__closure__", None) or ():
+        held = cell.cell_contents
+        if id(getattr(held, "__self__", held)) in copied or _holds(held, copied):
+            return True
+    return False
 
 
 def few(names: Sequence[str]) -> str:
@@ -368,8 +405,7 @@ def count_repeats(inputs: Float[Array, "B T D"]) -> int:
     wholes = (steps * direction).sum((1, 2))
     is_flag = ((steps == steps.min((0, 1))) | (steps == steps.max((0, 1)))).all((0, 1))
     columns = [steps @ direction[0], steps @ (direction[0] * is_flag)]
-    most = min(_MOST_COLUMNS, max(1, _MOST_NUMBERS // (count * length)), width)
-    for place in np.unique(np.linspace(0, width - 1, most).astype(int)):
+    for place in range(0, width, 1 + steps.size // _MOST_NUMBERS):
         columns.append(steps[:, :, place])
     n_repeats = int(np.any([_repeats(column, wholes) for column in columns], axis=0).sum())
     return n_repeats if n_repeats > _BY_CHANCE * count else 0

@@ -4,7 +4,9 @@
 is exchanged for that of another one, and the entries that move, bit by bit, are those that step k
 reaches. A step reaches an entry if it moves it in any sequence, so that a gate that is closed in
 one sequence changes no time. Inputs without steps (a category of the whole sequence) stay as they
-are; what they alone reach has no time.
+are; what they alone reach has no time. A maximum over the whole window, as in ``exp(k − max)``,
+reaches all that is made of it, even if it cancels: its rounding does not. A running one
+(`torch.cummax`) tells steps apart.
 
 Whole sequences are exchanged in the same way, to see which entries belong to which.
 """
@@ -79,12 +81,13 @@ class Exchange:
     def __init__(self, data: Data) -> None:
         """Take the data, and a generator of our own."""
         self.data = data
-        self.generator = torch.Generator("cpu").manual_seed(0)
+        self.exchanged = data.with_steps  # inputs whose steps are
+        self.generator = torch.Generator().manual_seed(0)
         self.rounding = 0  # units in the last place
 
     def some(self, count: int) -> Tensor:
         """Draw places of a few sequences, none twice."""
-        order = torch.randperm(self.data.count, generator=self.generator, device="cpu")
+        order = torch.randperm(self.data.count, generator=self.generator)
         return order[:count]
 
     def layouts(self, run: Run) -> list[Layout | str]:
@@ -98,7 +101,7 @@ class Exchange:
             made = run(_mixed(base, others, torch.arange(TRIAL) == place))
             for found, before, after in zip(moved, still, made, strict=True):
                 if before.shape == after.shape:
-                    found.append(self._differs(before, after))
+                    found.append(self.differs(before, after))
         return [_layout(torch.stack(own)) if len(own) == TRIAL else UNEVEN for own in moved]
 
     def times(self, run: Run, at_once: int) -> list[Times]:
@@ -108,7 +111,7 @@ class Exchange:
         new, and until in further sequences no later step reaches a value.
         """
         found: list[Times] = []
-        before: list[tuple[bytes, bytes]] = []
+        before = None
         for _ in range(_ROUNDS):
             self._exchange_each(run, at_once, found)
             # how far back an entry looks is not asked, as bits of far steps hardly move it
@@ -150,7 +153,7 @@ class Exchange:
             draws = torch.randint(self.data.length, (len(part), 1), generator=self.generator)
             moved = moved_by(torch.arange(self.data.length) > draws)
             for place, own in enumerate(latest):
-                is_before = (own >= 0) & (own <= draws.numpy().reshape(-1, *[1] * own.ndim))
+                is_before = own <= draws.numpy().reshape(-1, *[1] * own.ndim)
                 is_late = moved[place] & is_before
                 n_late[place] += is_late.reshape(len(part), -1).any(1).sum()
         return bool((n_late <= _RARE * len(places)).all())
@@ -163,15 +166,19 @@ class Exchange:
 
         def moved_by(is_other: Tensor) -> list[Steps]:
             pairs = zip(still, run(_mixed(base, others, is_other)), strict=True)
-            return [self._differs(before, after).cpu().numpy() for before, after in pairs]
+            return [self.differs(before, after).cpu().numpy() for before, after in pairs]
 
         return moved_by
 
-    def _differs(self, one: Tensor, two: Tensor) -> Tensor:
+    def differs(self, one: Tensor, two: Tensor) -> Tensor:
         """Say of each entry of two passes if it is another, bit by bit; NaN is NaN."""
         shapes = f"{tuple(one.shape)} and {tuple(two.shape)}"
-        words = "of one shape for all data, as where torch.where chooses among all steps"
-        require("values in the model", shapes, one.shape == two.shape, words)
+        require(
+            "values in the model",
+            shapes,
+            one.shape == two.shape,
+            "of one shape for all data, as where torch.where chooses among all steps",
+        )
         allowed = 0.0
         one = one.detach()
         if self.rounding and (one.is_floating_point() or one.is_complex()) and one.numel():
@@ -199,14 +206,14 @@ class Exchange:
             steps.append(torch.where(best < len(candidates), own_step, any_step))
         others = self.data.inputs[places]
         chosen = torch.stack(sequences), torch.stack(steps)
-        for index in self.data.with_steps:
+        for index in self.exchanged:
             others.leaves[index] = self.data.inputs.leaves[index][chosen]
         return self.data.inputs[places], others
 
     def _n_other(self, place: int, candidates: Tensor, order: Tensor) -> Tensor:
         """Count the entries of each step, (candidates, T), that differ from those of a sequence."""
         count = torch.zeros(len(candidates), len(order))
-        for index in self.data.with_steps:
+        for index in self.exchanged:
             leaf = self.data.inputs.leaves[index]
             other = leaf[candidates][:, order]
             count += (leaf[place] != other).reshape(*count.shape, -1).sum(-1).cpu()
@@ -227,9 +234,9 @@ def _mixed(base: Rows, others: Rows, is_other: Tensor) -> Rows:
 def _layout(moved: Tensor) -> Layout | str:
     """Find the axis of sequences, from what each of the sequences moves, (sequences, …)."""
     n_owners = moved.sum(0)
-    if not bool(n_owners.any()):
+    if not n_owners.any():
         return STILL
-    if bool((n_owners > 1).any()):
+    if (n_owners > 1).any():
         return MIXED
     owner = moved.to(torch.int8).argmax(0)
     for axis, size in enumerate(owner.shape):
@@ -239,7 +246,7 @@ def _layout(moved: Tensor) -> Layout | str:
                 continue
             wanted = torch.arange(size, device=owner.device) // within % TRIAL
             is_wrong = owner.movedim(axis, -1).ne(wanted) & n_owners.movedim(axis, -1).ne(0)
-            if not bool(is_wrong.any()):
+            if not is_wrong.any():
                 return Layout(axis, more // within, within)
     return UNEVEN
 

@@ -32,8 +32,9 @@ _SEARCH = 30  # steps at the most
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3}  # rounding adds up over steps
 _COARSE = 0.05  # of other types
 _ADVICE = (
-    "It gets the one tensor that the model or the head gives, and targets as they are: of several "
-    "say loss=lambda p, targets: your_loss(p, *targets). Reshape the one, "
+    "Give an instance, torch.nn.MSELoss(), and not the class. It gets the one tensor that the "
+    "model or the head gives, and targets as they are: of several say "
+    "loss=lambda p, targets: your_loss(p, *targets). Reshape the one, "
     "loss=lambda p, y: your_loss(p.reshape(y.shape), y); y.float() makes targets real. PyTorch's "
     "losses take classes second: loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y), or "
     "loss=None"
@@ -71,19 +72,18 @@ class Objective:
         targets = passes.data.targets.leaves
         if loss is None:
             require("loss", f"None for {len(targets)} targets", len(targets) == 1, "given")
-            self.loss, self.name = usual_loss(self.shape, targets[0], self.shapes())
+            loss = usual_loss(self.shape, targets[0], self.shapes())
             self._refuse_unshifted(targets[0])
-        else:
-            self.loss = loss
-            self.name = getattr(loss, "__name__", type(loss).__name__)
-            self._refuse_either()
+        self.loss = loss
+        self.name = getattr(loss, "__name__", type(loss).__name__)
+        self._refuse_either()
 
     def _refuse_unshifted(self, targets: Tensor) -> None:
         """Refuse tokens that are to predict themselves."""
         inputs = self.passes.data.first
         if targets.shape != inputs.shape or targets.is_floating_point():
             return
-        is_same = bool(((targets == inputs) | (targets == IGNORED)).all())
+        is_same = ((targets == inputs) | (targets == IGNORED)).all()
         require(
             "targets",
             "the inputs of the same step",
@@ -95,15 +95,14 @@ class Objective:
     def _refuse_either(self) -> None:
         """Refuse PyTorch's losses of classes where there are as many classes as steps."""
         length = self.passes.data.length
-        origin = str(getattr(self.loss, "__module__", ""))
-        is_of_pytorch = origin.startswith("torch.nn.") and self.name in _OF_CLASSES
-        is_plain = not (is_of_pytorch and self.shape[:2] == (length, length))
-        told = f"takes classes second, of {self.shapes()}"
-        words = (
+        is_plain = self.name not in _OF_CLASSES or self.shape[:2] != (length, length)
+        require(
+            f"loss ({self.name})",
+            f"takes classes second, of {self.shapes()}",
+            is_plain,
             "one that says which axis has the classes: a function of yours that calls it, as "
-            "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y) for classes last"
+            "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y) for classes last",
         )
-        require(f"loss ({self.name})", told, is_plain, words)
 
     def of(self, predictions: Float[Tensor, "B K"], targets: Rows) -> Tensor:
         """Return the losses of single sequences."""
@@ -174,8 +173,10 @@ class Objective:
         close = close_for(self.passes.model)
         is_sum = is_mean = True
         for predictions, targets in self.passes.in_parts():
-            words = f"fails on {self.shapes()}, for one sequence or some"
-            with warnings.catch_warnings(), explained(name, words, _ADVICE):
+            with (
+                warnings.catch_warnings(),
+                explained(name, f"fails on {self.shapes()}, for one sequence or some", _ADVICE),
+            ):
                 warnings.filterwarnings("error", "Using a target size")  # that is broadcast
                 single = self.gradients(predictions, targets)
                 is_finite = single.isfinite().all(1) & self.of(predictions, targets).isfinite()
@@ -185,8 +186,12 @@ class Objective:
             allowed = close * single.norm()
             is_sum &= bool((joint - single).norm() <= allowed)
             is_mean &= bool((joint * len(single) - single).norm() <= allowed)
-            told = f"with another gradient for {len(single)} sequences"
-            require(name, told, is_sum or is_mean, _NO_SUM)
+            require(
+                name,
+                f"with another gradient for {len(single)} sequences",
+                is_sum or is_mean,
+                _NO_SUM,
+            )
         self._refuse_parameters(original)
 
     def _refuse_parameters(self, original: nn.Module) -> None:
@@ -201,12 +206,16 @@ class Objective:
             total = self.of(predictions, self.passes.data.targets[some]).sum()
         if total.requires_grad and asked:
             found = torch.autograd.grad(total, asked, allow_unused=True)
-            told = "or the head, a function of the model's parameters"
-            require(f"loss ({self.name})", told, {*found} == {None}, _OF_MODEL)
+            require(
+                f"loss ({self.name})",
+                "or the head, a function of the model's parameters",
+                {*found} == {None},
+                _OF_MODEL,
+            )
 
 
-def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
-    """Return the loss that fits predictions and targets in one way only, and its name.
+def usual_loss(shape: Shape, targets: Tensor, shown: str) -> Any:
+    """Return the loss that fits predictions and targets in one way only.
 
     Squared error for real targets, cross-entropy for whole ones, with classes second or last.
     `shown` are the shapes in words, for what fits in no way or in two.
@@ -215,28 +224,30 @@ def usual_loss(shape: Shape, targets: Tensor, shown: str) -> tuple[Any, str]:
     if targets.is_floating_point():
         fits = [size for size in shape if size > 1] == [size for size in own if size > 1]
         require("loss", "None", fits, f"given, for {shown} do not fit squared errors")
-        return _squared, "mse_loss"
+        return mse_loss
     of_classes = set()  # which axes of the predictions may be
     for axis, size in enumerate(shape, 1):
         if size > 1 and axis in (1, len(shape)) and shape[: axis - 1] + shape[axis:] == own:
             of_classes.add(axis)
     fits = targets.dtype != torch.bool and len(of_classes) == 1
-    words = (
+    require(
+        "loss",
+        "None",
+        fits,
         f"given, for {shown} fit cross-entropy in no way, or in two. Are they counts, or two "
-        "classes? Squared errors: loss=lambda p, y: F.mse_loss(p.flatten(), y.flatten().float())"
+        "classes? Squared errors: loss=lambda p, y: F.mse_loss(p.flatten(), y.flatten().float())",
     )
-    require("loss", "None", fits, words)
     (axis,) = of_classes
     # a mean over what is not ignored is none over sequences
-    reduction = "sum" if bool((targets == IGNORED).any()) else "mean"
+    reduction = "sum" if (targets == IGNORED).any() else "mean"
 
     def cross_entropy(predictions: Tensor, wanted: Tensor) -> Tensor:
         return functional.cross_entropy(predictions.movedim(axis, 1), wanted, reduction=reduction)
 
-    return cross_entropy, "cross_entropy"
+    return cross_entropy
 
 
-def _squared(predictions: Tensor, targets: Tensor) -> Tensor:
+def mse_loss(predictions: Tensor, targets: Tensor) -> Tensor:
     """Return squared errors where one of the two may have an axis of length 1 more."""
     return functional.mse_loss(predictions, targets.reshape(predictions.shape))
 

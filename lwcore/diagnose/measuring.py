@@ -154,8 +154,6 @@ def diagnose(
         >>> found.data.lag.values.tolist()
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
-    words = f"a list of names, [{parameters!r}]"
-    require("parameters", parameters, not isinstance(parameters, str), words)
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
     how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}
@@ -170,8 +168,12 @@ def diagnose(
             looked_at = usual_lags(data.length - 1, network.n_parameters)
         else:
             looked_at = [int(lag) for lag in lags]
-            words = f"up to {data.length - 1}: sequences have {data.length} steps"
-            require("lags", looked_at, bool(looked_at) and looked_at[-1] < data.length, words)
+            require(
+                "lags",
+                looked_at,
+                bool(looked_at) and looked_at[-1] < data.length,
+                f"up to {data.length - 1}: sequences have {data.length} steps",
+            )
         found = inferred(_measured(network, looked_at, seed, progress), seed)
     settings = {
         "network": network.kind,
@@ -183,7 +185,7 @@ def diagnose(
         "seed": int(seed),
         "length": data.length,
         "sequences_read": data.count,
-        "end_points": len({*network.passes.ends.tolist()} - {-1}),  # at the most
+        "end_points": len(network.passes.end_steps),  # at the most
         "end_points_drawn": network.ends_drawn,
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
@@ -193,7 +195,7 @@ def diagnose(
 def _read(
     model: nn.Module,
     batches: Any,
-    sequences: int,
+    sequences: int = 1024,
     source: str = "error",
     head: Any = None,
     loss: Any = None,
@@ -204,8 +206,12 @@ def _read(
     horizon: bool = False,
 ) -> Route:
     """Copy the model, collect the sequences, and find how the gradient can be taken apart."""
-    words = "None: name either the step of a recurrence, or parameters"
-    require("parameters", parameters, parameters is None or step is None, words)
+    require(
+        "parameters",
+        parameters,
+        parameters is None or step is None,
+        "None: name either the step of a recurrence, or parameters",
+    )
     copies = Copies.of(model, head, loss, step)
     data = collect(batches, sequences, batch_first, time_axis)
     words = f"{FEWEST} sequences or more, of 2 steps or more. {AXES}"
@@ -240,15 +246,16 @@ def parts_by_lag(
     """Return each lag's part of the gradient in each parameter, (lags, …), summed over sequences.
 
     It is what `diagnose` measures. Parts of all lags from 0 on add up to the gradient of the loss,
-    if this is a sum over sequences and no end points are drawn.
+    if this is a sum over sequences. No end points are drawn.
 
     Args:
         lags: Whole numbers from 0 on, that increase.
         how: Options of `diagnose` on model and data: head, loss, step, parameters, batch_first,
-            time_axis and horizon.
+            time_axis, horizon, source and sequences.
     """
     with _undisturbed(batches):
-        network = _read(model, batches, 1024, **how)
+        network = _read(model, batches, **how)
+        network.ends_drawn = network.data.length
         total: Any = 0
         for places in torch.arange(network.data.count).split(network.at_once):
             reading = network.read(network.data.inputs[places], network.data.targets[places])
@@ -266,14 +273,14 @@ def _ask_for_time_axis(network: Route, data: Data) -> None:
     Where steps are few and wide, or are read one by one and then at once.
     """
     _, length, width = data.first.shape
-    looks_back = not isinstance(network, Uses) or network.looks_back
-    is_plain = width == 1 or (looks_back and width < _WIDE * length)
-    told = f"None, with inputs (B, {length}, {width})"
-    words = (
+    is_plain = width == 1 or (network.looks_back and width < _WIDE * length)
+    require(
+        "time_axis",
+        f"None, with inputs (B, {length}, {width})",
+        is_plain,
         "named where steps are few and wide, or the model's values are made of one step or of the "
-        "whole window: time_axis=2 for channels first, (B, C, T), and time_axis=1 for (B, T, D)"
+        "whole window: time_axis=2 for channels first, (B, C, T), and time_axis=1 for (B, T, D)",
     )
-    require("time_axis", told, is_plain, words)
 
 
 def _repeats(data: Data) -> list[str]:
@@ -291,8 +298,8 @@ def _repeats(data: Data) -> list[str]:
 def _whose_gradient(network: Route) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
     every = dict(network.passes.model.named_parameters())
-    chosen = set(map(id, network.chosen.values()))
-    left_out = {n.partition(".")[0]: None for n, part in every.items() if id(part) not in chosen}
+    chosen = {*network.chosen.values()}
+    left_out = {n.partition(".")[0]: None for n, part in every.items() if part not in chosen}
     return {
         "route": network.route,
         "measured_parameters": network.n_parameters,
@@ -331,7 +338,7 @@ def _measured(network: Route, lags: Sequence[int], seed: int, progress: bool) ->
         require("gradient", "NaN or infinite for some sequence", is_finite, FINITE)
     statistic, projection = torch.cat(numbers, dim=-1).numpy()
     sizes = network.objective.error_sizes(giving)
-    require("loss", network.objective.name, bool(sizes.any()), _NOT_CUT)
+    require("loss", network.objective.name, sizes.any(), _NOT_CUT)
     both = ("lag", "sequence")
     measured = {
         "statistic": (both, statistic, "the lag's part along its mean direction"),

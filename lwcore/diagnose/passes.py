@@ -16,7 +16,7 @@ from torch import Tensor
 from lwcore.ambient import placed
 from lwcore.diagnose.contract import Copies, Data, Rows, explained, shown
 from lwcore.diagnose.exchange import STILL, Exchange, Layout, Steps, spread
-from lwcore.diagnose.tape import UNIFORM, Survey
+from lwcore.diagnose.tape import Survey
 from lwcore.signatures import require
 
 # for `torch.autograd.grad`: 0 in what is not used
@@ -90,19 +90,15 @@ class Passes:
         """Refuse a model that gives something else the second time, by chance or by a state."""
         places = self.exchange.some(SURVEYED)
         rows = self.data.inputs[places]
-        others = self.data.inputs[places.roll(1)]
-        with Survey():  # which refuses what cannot be followed
+        with Survey() as survey:  # which refuses what cannot be followed
             self.given(rows)  # what is made only once is made
         before = self.given(rows)
-        with Survey() as survey:
-            self.given(rows)
-        with Survey() as rolled:
-            self.given(others)
+        self.given(self.data.inputs[places.roll(1)])
         after = self.given(rows)
-        is_same = before.shape == after.shape and before.equal(after)
-        told = f"{self.name}, with other predictions the second time"
-        require("model", told, is_same or bool(before.isnan().any()), _SAME)
-        require("model", "other operations for other data", survey.names == rolled.names, UNIFORM)
+        is_other = self.exchange.differs(before, after).any()
+        require(
+            "model", f"{self.name}, with other predictions the second time", not is_other, _SAME
+        )
         self.exchange.rounding = _FFT_ROUNDING if survey.has_transforms else 0
 
     def given(self, inputs: Rows) -> Tensor:
@@ -111,8 +107,11 @@ class Passes:
         Of several things that hold one tensor, as logits and no cache, it is that one.
         """
         own = self.data.inputs_form.back(inputs.map(lambda leaf: placed(leaf, self.device)))
-        words = f"fails on {len(inputs)} sequences, inputs {shown(own)}"
-        with explained(f"model ({self.name})", words, _CALLED):
+        with explained(
+            f"model ({self.name})",
+            f"fails on {len(inputs)} sequences, inputs {shown(own)}",
+            _CALLED,
+        ):
             given = self.call(own)
         if self.head is not None:
             with explained("head", f"fails on what the model gives, {shown(given)}"):
@@ -120,7 +119,7 @@ class Passes:
         parts: Any = given if isinstance(given, list | tuple) else [given]
         parts = given.values() if isinstance(given, Mapping) else parts
         found = [part for part in parts if isinstance(part, Tensor)]
-        is_real = len(found) == 1 and (found[0].is_floating_point() or found[0].is_complex())
+        is_real = len(found) == 1 and found[0].is_floating_point()
         require("predictions", shown(given), is_real, _NAME)
         return found[0]
 
@@ -130,8 +129,12 @@ class Passes:
             (layout,) = self.exchange.layouts(lambda inputs: [self.given(inputs)])
             given = self.given(self.data.inputs[self.exchange.some(TRIED)])
         if isinstance(layout, str):
-            words = f"one whose predictions are {_REACHED}" if layout == STILL else _ALONE
-            require("model", f"{self.name}, which {layout}", False, words)
+            require(
+                "model",
+                f"{self.name}, which {layout}",
+                False,
+                f"one whose predictions are {_REACHED}" if layout == STILL else _ALONE,
+            )
             raise AssertionError
         self.layout = layout
         self.shape = layout.front(given).shape[1:]
@@ -145,11 +148,14 @@ class Passes:
         (times,) = self.exchange.times(run, self.at_once)
         ends = spread(times.last)
         self.ends = torch.from_numpy(ends.flatten())
-        known = {*self.ends.tolist()} - {-1}
+        self.end_steps = known = sorted({*self.ends.tolist()} - {-1})
         require("predictions", "the same for all inputs", bool(known), _REACHED)
-        told = f"True, with predictions made at steps {min(known)} to {max(known)}"
-        words = "False: not all are made at one step, and each has the time that was measured"
-        require("horizon", told, not self.horizon or len(known) == 1, words)
+        require(
+            "horizon",
+            f"True, with predictions made at steps {known[0]} to {known[-1]}",
+            not self.horizon or len(known) == 1,
+            "False: not all are made at one step, and each has the time that was measured",
+        )
         self._refuse_ahead(ends)
 
     def _refuse_ahead(self, ends: Steps) -> None:
@@ -168,8 +174,12 @@ class Passes:
         if self.horizon or not ahead:
             return
         self.look_ahead = max(0, min(ahead))  # there may be as many classes as steps
-        told = f"{self.name}, with predictions that inputs move up to {self.look_ahead} steps later"
-        require("model", told, self.look_ahead <= length // _AHEAD, _LATER)
+        require(
+            "model",
+            f"{self.name}, with predictions that inputs move up to {self.look_ahead} steps later",
+            self.look_ahead <= length // _AHEAD,
+            _LATER,
+        )
 
     def shape_of(self, count: int) -> torch.Size:
         """Return the shape of what the model gives for so many sequences."""
@@ -179,11 +189,13 @@ class Passes:
         """Return all numbers that the model gives for each sequence, as one row."""
         given = self.given(inputs)
         wanted = self.shape_of(len(inputs))
-        words = (
-            f"{tuple(wanted)}, as for others. Does it drop axes of length 1, "
-            "by squeeze()? Then name the axis, squeeze(-1). Does it do otherwise by what data hold?"
+        require(
+            "predictions",
+            f"{shown(given)} for {len(inputs)}",
+            given.shape == wanted,
+            f"{tuple(wanted)}, as for others. Does it drop axes of length 1, by squeeze()? Then "
+            "name the axis, squeeze(-1). Does it do otherwise by what data hold?",
         )
-        require("predictions", f"{shown(given)} for {len(inputs)}", given.shape == wanted, words)
         rows = self.layout.front(given).flatten(1)
         require("predictions", "NaN or infinite", bool(rows.isfinite().all()), _FINITE)
         return rows

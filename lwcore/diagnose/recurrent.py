@@ -170,11 +170,12 @@ class Recurrent(Route):
 
     def _chosen(self) -> dict[str, Tensor]:
         options = vars(self.module)
-        has_more = bool(options.get("bidirectional") or options.get("proj_size"))
-        own: dict[str, Tensor] = dict(self.module.named_parameters())
+        has_more = options.get("bidirectional") or options.get("proj_size")
+        own = dict(self.module.named_parameters())
         weights = options.get("_flat_weights_names", own)  # of PyTorch's layers, some made anew
         self._require(not has_more and {*weights} == {*own} and learned(self.module))
-        return own
+        full = {part: name for name, part in self.passes.model.named_parameters()}
+        return {full[part]: part for part in own.values()}
 
     def _called(self, inputs: Rows) -> tuple[Tensor, list[ModuleCall]]:
         """Return predictions, and the step's calls, with leaves for what they gave."""
@@ -232,14 +233,13 @@ class Recurrent(Route):
         One prediction may be read out in each sequence at a step of its own, as behind padding:
         Eq. (3) counts from the step of the state.
         """
-        ends = self.passes.ends
-        known = sorted({*ends.tolist()} - {-1})
+        known = self.passes.end_steps
         has_one = len(known) == 1
         with torch.enable_grad():
             places = self.passes.exchange.some(self.passes.at_once)
             predictions, calls = self._called(self.data.inputs[places])
             for end in known[:: -1 - len(known) // _MOST_ENDS]:  # the last one, and others
-                made_there = predictions[:, ends == end]
+                made_there = predictions[:, self.passes.ends == end]
                 delta = self._delta(calls, made_there.pow(3).sum())  # that no norm fixes
                 is_used = delta.ne(0).any(-1)
                 if not has_one:

@@ -33,7 +33,8 @@ LEAVE_OUT = (
 _ADDS_UP = (
     "one whose gradient is the sum of its lags. Does a hook change gradients, is there a function "
     "of your own, torch.autocast, torch.vmap or torch.jit, or a parameter that is used for all "
-    "steps at once, as by a Fourier transform? If rounding grows in the states, try model.double()"
+    "steps at once, as by a Fourier transform or before a causal mask? Is there z += b with a view "
+    "or a list that holds z? Write z = z + b. If rounding grows in states, try model.double()"
 )
 
 
@@ -42,6 +43,7 @@ class Route(ABC):
 
     kind: str  # of the model, in words
     route: str  # "uses" or "recurrence"
+    looks_back = True  # whether some row before the last step is made of several steps
     ends_drawn: int  # end points of a sequence, drawn where its loss has more
     exact: float  # relative error up to which what adds up does so
 
@@ -86,7 +88,7 @@ class Route(ABC):
         targets = self.data.targets[places]
         wanted = self._autograd(inputs, targets)
         sizes = [len(part) for part in wanted]
-        generator = torch.Generator().manual_seed(0)
+        generator = self.passes.exchange.generator
         direction = torch.randn(sum(sizes), generator=generator, dtype=torch.float64)
         with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
             reading = self.read(inputs, targets)
@@ -95,17 +97,25 @@ class Route(ABC):
         allowed = self.exact * torch.cat(wanted).norm()
         missing = []
         for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
-            is_lost = bool(gradient.any()) and not own.any()
+            is_lost = gradient.any() and not own.any()
             if is_lost or not (own - gradient).norm() <= allowed:  # nor if it is NaN
                 missing.append(name)
-        told = f"{few(missing)}, whose gradient is in no lag"
-        require("parameters", told, not missing, self.without(_ADDS_UP, missing))
+        require(
+            "parameters",
+            f"{few(missing)}, whose gradient is in no lag",
+            not missing,
+            self.without(_ADDS_UP, missing),
+        )
         for place, number in enumerate(along[:_ALONE]):
             alone = torch.cat(self._autograd(inputs[[place]], targets[[place]]))
             error = 10 * max(allowed, self.exact * alone.norm())
             is_same = bool((alone @ direction - number).abs() <= error)
-            words = "one that treats a sequence as among others: does it look at the whole batch?"
-            require("model", f"{self.kind}, with other gradients in a batch", is_same, words)
+            require(
+                "model",
+                f"{self.kind}, with other gradients in a batch",
+                is_same,
+                "one that treats a sequence as among others: does it look at the whole batch?",
+            )
 
     def _autograd(self, inputs: Rows, targets: Rows) -> list[Tensor]:
         """Return the gradient of each parameter, as PyTorch has it, as a vector in float64."""
@@ -116,7 +126,7 @@ class Route(ABC):
             with explained(self.passes.name, "fails where its gradient is taken", TURN_OFF):
                 parts = torch.autograd.grad(total, parameters, **ZEROS)
                 found = [_SMALLER * in_double(in_reals(part)).cpu().flatten() for part in parts]
-        is_finite = all(bool(part.isfinite().all()) for part in found)
+        is_finite = all(part.isfinite().all() for part in found)
         require("gradient", "NaN or infinite", is_finite, FINITE)
         return found
 

@@ -59,11 +59,6 @@ class Call(NamedTuple):
         """The function's name."""
         return getattr(self.function, "__name__", "a function")
 
-    @property
-    def slots_taken(self) -> list[Slot]:
-        """The slots of its arguments."""
-        return [part for part in self.leaves if isinstance(part, Slot)]
-
     def __call__(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Return what it gives for other parameters."""
         leaves = [values[part] if isinstance(part, Slot) else part for part in self.leaves]
@@ -79,12 +74,9 @@ class Call(NamedTuple):
 
 
 class Survey(TorchFunctionMode):
-    """The names of the functions of a pass."""
+    """A pass whose functions are looked at."""
 
-    def __init__(self) -> None:
-        """Begin with no calls."""
-        super().__init__()
-        self.names: list[str] = []
+    has_transforms = False  # Fourier transforms, which spread rounding over all steps
 
     def __torch_function__(
         self, function: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -97,17 +89,12 @@ class Survey(TorchFunctionMode):
             return opened(*args, **kwargs or {})
 
     def run(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Run a function, and note its name; refuse what cannot be followed."""
+        """Run a function; refuse what cannot be followed."""
         name = getattr(function, "__name__", "")
         is_operator = type(function).__module__.startswith("torch._higher_order_ops")
         require("model", f"{name}()", not (is_operator and name in _OPERATORS), _CONDITIONS)
-        self.names.append(name)
+        self.has_transforms |= name.startswith("fft_")
         return function(*args, **named)
-
-    @property
-    def has_transforms(self) -> bool:
-        """Whether a Fourier transform is taken, which spreads rounding over all steps."""
-        return any(name.startswith("fft_") for name in self.names)
 
 
 class Tape(Survey):
@@ -120,6 +107,7 @@ class Tape(Survey):
     def __init__(self, parameters: Sequence[Tensor], steps: Collection[int]) -> None:
         """Record one pass, in which some functions are steps on the way."""
         super().__init__()
+        self.names: list[str] = []
         self.calls: list[Call] = []
         self.values: list[Tensor] = []  # that uses made
         self.makers: list[tuple[Call, int]] = []  # of each, the use, and which of its outputs
@@ -133,11 +121,18 @@ class Tape(Survey):
         self.steps = steps
         self.n_functions = 0
 
+    @property
+    def noted(self) -> tuple[list[int], list[Any], list[Tensor]]:
+        """Of each value the number of its use, the kind (function and parameters), and itself."""
+        kinds = [(*call.signature, output) for call, output in self.makers]
+        return self.numbers, kinds, self.values
+
     def sources(self, call: Call) -> list[int]:
         """Return the places of the parameters that a call takes."""
         places: set[int] = set()
-        for slot in call.slots_taken:
-            places.update(self.origins[slot])
+        for part in call.leaves:
+            if isinstance(part, Slot):
+                places.update(self.origins[part])
         return sorted(places)
 
     def replay(self, parameters: Sequence[Tensor]) -> list[Tensor]:
@@ -224,9 +219,9 @@ def _kept_anew(function: Any) -> Any:
         "model",
         f"{name}() of a parameter",
         not writes,
-        "one that writes no parameter in place, nor what is made of it: by torch.where or "
-        "torch.cat, say. Are steps sent to layers by index? Then name in `parameters` those to "
-        "look at, without these",
+        "one that writes no parameter in place: h + b in place of h.add_(b), or torch.where or "
+        "torch.cat. Are steps sent to layers by index? Then name in `parameters` those to look "
+        "at, without these",
     )
     return function
 

@@ -7,8 +7,9 @@ parameters are a `Site`, with N rows. With the loss E_t of predictions that have
 part of lag ℓ is ``(∂E_t/∂z_k) ∂z_k/∂θ``, summed over all rows z_k with the time k = t − ℓ.
 
 All lags together are the gradient, but for what has no time. Rows that no step reaches, as of
-learned tokens, have no lag; parameters that are used on these alone, or at one early step alone,
-are left out by name.
+learned tokens or of ``U h`` with a first state, have no lag; parameters that are used on these
+alone, or at one early step alone, are left out by name. A function whose value no data move at any
+step, as a transposed weight, is no use: it counts at the use that takes what it gives.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from lwcore.ambient import in_double, placed
 from lwcore.diagnose.contract import Rows, explained, few
-from lwcore.diagnose.exchange import STILL, Layout, Steps, of_rows, row_axes
+from lwcore.diagnose.exchange import STILL, Layout, Steps, Times, of_rows, row_axes
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import SURVEYED, ZEROS, Passes
 from lwcore.diagnose.route import FOLLOWED, LEAVE_OUT, TURN_OFF, Route, in_reals
@@ -46,7 +47,8 @@ _SEEN = (
 )
 _EACH = (
     "used on each sequence by itself, on the same rows of each, and on data in most sequences: is "
-    "there a normalisation over the batch, or a gate before it? Choose among steps by torch.where"
+    "there a normalisation over the batch, or a gate before it? Choose among steps by torch.where. "
+    "A first state has an axis of sequences, (B, H)"
 )
 _NO_LAG = (
     "Some values are reached by no step of the inputs, as of learned tokens, of padding or of a "
@@ -55,6 +57,11 @@ _NO_LAG = (
 _TRANSFORMED = (
     "one without Fourier transforms, whose rounding hides which steps reach its small values: "
     "write them as convolutions, or take logarithms of the inputs"
+)
+_FEATURES = (
+    "a further input whose steps do not reach what earlier steps make, as a mask. Has it features "
+    "and no steps? Give it another width, torch.nn.functional.pad(c, (0, 1)), and take c[:, :-1] "
+    "in the model. Is a length made of it? Give the length, (B,)"
 )
 _SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
@@ -108,7 +115,8 @@ class Replay:
             copies.append(torch.view_as_complex(reals) if parameter.is_complex() else reals)
         with torch.enable_grad():
             made = tape.replay(copies)
-            self.values = [site.series(made) for site in sites]
+            # of h.to(U) no gradient is in U
+            self.values = [site.series(made).requires_grad_() for site in sites]
 
     def vjp(self, cotangents: Sequence[Tensor]) -> Float[Tensor, " P"]:
         """Return the gradient Jᵀu in all parameters, as one vector, of gradients u in values."""
@@ -161,12 +169,12 @@ class _Reading(NamedTuple):
             found = torch.autograd.grad(self.predictions, self.tape.values, pulls, **how)
         return [site.series(found) for site in self.uses.sites]
 
-    def weights_at(self, end: Tensor) -> Float[Tensor, "B K"]:
-        """Return 1 for the predictions of each sequence that are made at its end, else 0."""
-        return (self.uses.passes.ends[None] == end[:, None]).to(self.pulls)
+    def weights_at(self, end: Any) -> Float[Tensor, "B K"]:
+        """Return 1 for the predictions that are made at an end, one for all or (B, 1), else 0."""
+        return torch.ones_like(self.pulls) * (self.uses.passes.ends == end).to(self.pulls)
 
     def end_points(self) -> Iterator[_EndPoint]:
-        """Yield end points of all sequences, at the most `ENDS`, with the gradients of the loss.
+        """Yield end points of all sequences, at the most `ends_drawn`, with the loss's gradients.
 
         If there are no more, they are taken one by one. Else they are cut into strata, runs of
         neighbours. Of each stratum one is drawn for each sequence, and its loss is multiplied by
@@ -175,12 +183,12 @@ class _Reading(NamedTuple):
         steps = torch.tensor(self.end_steps, dtype=torch.int64)
         if not len(steps):
             return
-        for stratum in steps.tensor_split(min(ENDS, len(steps))):
+        for stratum in steps.tensor_split(min(self.uses.ends_drawn, len(steps))):
             generator = self.uses.generator
             shape = (len(self.predictions),)
-            draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
+            draws = torch.randint(len(stratum), shape, generator=generator)
             end = stratum[draws]
-            yield end, self.value_gradients(self.weights_at(end) * len(stratum))
+            yield end, self.value_gradients(self.weights_at(end[:, None]) * len(stratum))
 
     def _replay(self) -> Replay:
         """Return the values as a function of the parameters."""
@@ -212,7 +220,7 @@ class _Reading(NamedTuple):
         replay = self._replay()
         total: Any = 0
         for step in steps[:: max(1, len(steps) // 6)]:
-            weights = self.weights_at(torch.full((len(self.predictions),), step))
+            weights = self.weights_at(step)
             is_left -= weights
             gradients = self.value_gradients(_LARGE * weights)
             for site, gradient in zip(self.uses.sites, gradients, strict=True):
@@ -256,9 +264,9 @@ class Uses(Route):
         self.parameters = parameters
         super().__init__(passes, objective)
         self.kind = passes.name
-        self.generator = torch.Generator("cpu").manual_seed(0)
-        parts = self.chosen.values()
-        self.exact = max(_EXACT.get(part.dtype.to_real(), _COARSE) for part in parts)
+        self.generator = torch.Generator().manual_seed(0)
+        types = {part.dtype.to_real() for part in self.chosen.values()}
+        self.exact = max(_EXACT.get(own, _COARSE) for own in types)
         self._find_sites()
         self._leave_out_timeless()
         if any((site.times < 0).any() for site in self.sites):
@@ -267,19 +275,27 @@ class Uses(Route):
 
     def _chosen(self) -> dict[str, Tensor]:
         every: dict[str, Tensor] = dict(self.passes.model.named_parameters())
-        tied = [*self.passes.model.named_parameters(remove_duplicate=False)]
+        tied = dict(self.passes.model.named_parameters(remove_duplicate=False))
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
-        found: set[int] = set()
+        found: set[Tensor] = set()
         for name in wanted:  # or in a module of this name
-            own = {id(part) for full, part in tied if f"{full}.".startswith(f"{name}.")}
-            words = f"of the model's parameters or modules: {few([*every])}"
-            require("parameters", name, bool(own), words)
+            own = {part for full, part in tied.items() if f"{full}.".startswith(f"{name}.")}
+            require(
+                "parameters",
+                name,
+                bool(own),
+                f"of the model's parameters or modules: {few([*every])}",
+            )
             found |= own
-        words = "names of one parameter or more, or None if some are learned (require gradients)"
-        require("parameters", self.parameters, bool(found), words)
-        return {name: part for name, part in every.items() if id(part) in found}
+        require(
+            "parameters",
+            self.parameters,
+            bool(found),
+            "names of one parameter or more, or None if some are learned (require gradients)",
+        )
+        return {name: part for name, part in every.items() if part in found}
 
     def read(self, inputs: Rows, targets: Rows) -> _Reading:
         """Read a batch of sequences in one pass."""
@@ -303,15 +319,32 @@ class Uses(Route):
         self.sites = self._grouped(trial)
         self.limit_batch(sum(prod(site.shape) for site in self.sites))
         times = self.passes.exchange.times(self._stacked, self.passes.at_once)
-        self.looks_back = False  # whether some row before the last step is made of several steps
+        self.looks_back = False
         for index, (site, own) in enumerate(zip(self.sites, times, strict=True)):
             axes = tuple(sorted({0, *row_axes(own.last)}))
             self.sites[index] = site._replace(axes=axes, times=of_rows(own.last, axes).ravel())
             is_of_several = own.first < own.last
             self.looks_back |= bool(is_of_several[own.last < self.data.length - 1].any())
+        if self.data.flat:
+            self._refuse_features(times)
+
+    def _refuse_features(self, known: Sequence[Times]) -> None:
+        """Refuse an input (B, D), D = T, that reaches all that earlier steps make: it has none."""
+        exchange = self.passes.exchange
+        exchange.exchanged = [0]
+        others = exchange.times(self._stacked, self.passes.at_once)
+        exchange.exchanged = self.data.with_steps
+        last = self.data.length - 1
+        for own, without in zip(known, others, strict=True):
+            times = own.last[(without.last >= 0) & (without.last < last)]
+            is_taken = len(times) and times.min() == last
+            require("inputs", f"(B, {last + 1})", not is_taken, _FEATURES)
 
     def _find_uses(self) -> Tape:
-        """Tell uses from steps on the way to one: what is the same for other sequences."""
+        """Tell uses from steps on the way to one: what is the same for other sequences.
+
+        ``U h`` of a first state is a use, as it is of later ones, though no step reaches it.
+        """
         places = self.passes.exchange.some(SURVEYED)
         inputs = self.data.inputs[places]
         _, others = self.passes.exchange.drawn(places.roll(1))  # other in each step, if it can be
@@ -324,11 +357,25 @@ class Uses(Route):
             other, _ = self._taped(others)
             with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
                 is_same = [*map(torch.equal, trial.values, other.values)]
-            moved = {n for n, same in zip(trial.numbers, is_same, strict=True) if not same}
-            still = {*trial.numbers} - moved
+            sizes: dict[Any, int] = {}  # of what is moved, by the number and by the kind of its use
+            for number, kind, value, same in zip(*trial.noted, is_same, strict=True):
+                if not same:
+                    sizes[number] = sizes[kind] = value.numel()
+            still = set()
+            for number, kind, value in zip(*trial.noted, strict=True):
+                # ``U h`` with a first state, of all sequences or of one
+                is_alike = sizes.get(kind) in (value.numel(), value.numel() * len(inputs))
+                if number not in sizes and not (is_alike and self._carries(value)):
+                    still.add(number)
             if not still:
                 return trial
             self.steps |= still
+
+    def _carries(self, value: Tensor) -> bool:
+        """Say whether a parameter moves a value, as none moves U·0."""
+        total = in_reals(value).sum()
+        parts = torch.autograd.grad(total, [*self.chosen.values()], retain_graph=True, **ZEROS)
+        return any(part.any() for part in parts)
 
     def _stacked(self, inputs: Rows) -> list[Tensor]:
         """Return the values at all sites."""
@@ -338,11 +385,9 @@ class Uses(Route):
     def _grouped(self, trial: Tape) -> list[Site]:
         """Return the sites, whose times are not measured yet."""
         layouts = self.passes.exchange.layouts(lambda inputs: self._taped(inputs)[0].values)
-        kinds = []  # of one function, parameters and shape
-        for (call, output), value in zip(trial.makers, trial.values, strict=True):
-            kinds.append((*call.signature, output, value.shape))
+        kinds = [(kind, value.shape) for _, kind, value in zip(*trial.noted, strict=True)]
         pairs = [*zip(kinds, layouts, strict=True)]
-        # for steps at which nothing moves, as where few neurons fire
+        # for steps at which nothing moves, as of a first state or where few neurons fire
         known = dict(pair for pair in pairs if pair[1] != STILL)
         groups: dict[Any, list[int]] = {}
         for place, (kind, found) in enumerate(pairs):
@@ -357,8 +402,7 @@ class Uses(Route):
         own = [names[place] for place in trial.sources(call)]
         name = f"{call.name}() of {', '.join(own)}"
         if isinstance(layout, str):
-            told = f"{name}, whose value {layout}"
-            require("parameters", told, False, self.without(_EACH, own))
+            require("parameters", f"{name}, whose value {layout}", False, self.without(_EACH, own))
             raise AssertionError
         shape = layout.front(trial.values[places[0]]).shape[1:]
         return Site(name, own, places, layout, (len(places), *shape), (), np.zeros(0, int))
@@ -372,13 +416,17 @@ class Uses(Route):
         for site in self.sites:
             for name in site.parameters:
                 times.setdefault(name, {-1}).update(site.times.tolist())
-        last = max(self.passes.ends.tolist())
+        last = self.passes.end_steps[-1]
         names = [name for name, own in times.items() if len(own) < 3 and max(own) < last]
         if not names:
             return
         self.chosen = {name: part for name, part in self.chosen.items() if name not in names}
-        words = "some that are used at several steps: nothing can be told by lags of one"
-        require("parameters", f"{few(names)}, and no other", bool(self.chosen), words)
+        require(
+            "parameters",
+            f"{few(names)}, and no other",
+            bool(self.chosen),
+            "some that are used at several steps: nothing can be told by lags of one",
+        )
         self.caveats.append(
             f"Left out: {few(names)}, used on no step of the inputs, or on one early step alone, "
             "so that there is no lag."
@@ -393,8 +441,8 @@ class Uses(Route):
         in nearly all sequences.
         """
         super().check()
-        end = int(self.passes.ends.max())
-        generator = torch.Generator("cpu").manual_seed(2)
+        end = self.passes.end_steps[-1]
+        generator = self.passes.exchange.generator
         times = []
         for site in self.sites:
             has_several = len({*site.times.tolist()} - {-1}) > 1
@@ -402,15 +450,17 @@ class Uses(Route):
         latest = []
         for places in self.passes.exchange.some(_READ_OUT).split(self.at_once):
             reading = self.read(self.data.inputs[places], self.data.targets[places])
-            pulls = reading.weights_at(torch.full((len(places),), end))
+            pulls = reading.weights_at(end)
             pulls *= 1 + torch.rand(pulls.shape, generator=generator).to(pulls)  # so none cancel
             gradients = reading._replace(pulls=pulls).value_gradients()
             is_reached = torch.cat([own.ne(0).any(2).cpu() for own in gradients], 1)
             latest.append(np.where(is_reached, np.concatenate(times), -1).max(1))
         last = np.concatenate(latest)
         is_early = last < last.max()
-        told = (
-            f"{self.kind}: in {int(is_early.sum())} of {len(last)} sequences a prediction of step "
-            f"{end} is made of nothing behind step {last.min()}"
+        require(
+            "model",
+            f"{self.kind}: in {is_early.sum()} of {len(last)} sequences a prediction of step {end} "
+            f"is made of nothing behind step {last.min()}",
+            is_early.mean() <= _UNEVEN,
+            _SAME_END,
         )
-        require("model", told, is_early.mean() <= _UNEVEN, _SAME_END)
