@@ -211,7 +211,7 @@ REFUSED = {
     "a loss that compares": (net, DATA, {"loss": compared}, "compare sequences", MSE),
     "a loss that draws": (net, DATA, {"loss": drawing}, "Does it draw", MSE),
     "a loss with parameters": (net, DATA, {"loss": decayed}, "leave a weight decay out", MSE),
-    "a class": (net, DATA, {"loss": nn.MSELoss}, "not the class", MSE),
+    "a class": (net, DATA, {"loss": nn.MSELoss}, "Give an instance", MSE),
     "classes second": (Recurrent(2, STEPS), TOKENS, ENTROPY, "axis has the classes", CLASSES_SAID),
     "real targets": (wide, TOKENS, MSE, "p\\.mT", CLASSES_SAID),
     "not shifted": (text, LABELS, {}, "Hugging Face's are shifted", (NEXT, text, {})),

@@ -32,12 +32,11 @@ _SEARCH = 30  # steps at the most
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3}  # rounding adds up over steps
 _COARSE = 0.05  # of other types
 _ADVICE = (
-    "Give an instance, torch.nn.MSELoss(), and not the class. It gets the one tensor that the "
-    "model or the head gives, and targets as they are: of several say "
-    "loss=lambda p, targets: your_loss(p, *targets). Reshape the one, "
+    "It gets the one tensor that the model or the head gives, and targets as they are: of several "
+    "say loss=lambda p, targets: your_loss(p, *targets). Reshape the one, "
     "loss=lambda p, y: your_loss(p.reshape(y.shape), y); y.float() makes targets real. PyTorch's "
     "losses take classes second: loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y), or "
-    "loss=None"
+    "loss=None. Is it a class? Give an instance, torch.nn.MSELoss()"
 )
 _FINITE = (
     "finite, and so its gradient, for each sequence alone. Does it compare sequences, or are all "
