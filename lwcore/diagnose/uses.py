@@ -37,7 +37,6 @@ ENDS = 16  # end points of a sequence, drawn where its loss has more
 # Relative errors of what must be equal or zero, by the type of numbers; others are coarser.
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6}
 _COARSE = 0.01
-_LARGE = 16.0  # times the loss, at which gradients are tried
 
 _UNEVEN = 0.05  # share of sequences that may be read out earlier than others
 _READ_OUT = 256  # sequences in which that is looked at
@@ -212,8 +211,7 @@ class _Reading(NamedTuple):
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector.
 
-        Some end points are taken one by one, with rows that are no later than they are. The loss is
-        larger there: gradients that are clipped or scaled on their way do not add up then.
+        Some end points are taken one by one, with rows that are no later than they are.
         """
         steps = self.end_steps
         is_left = torch.ones_like(self.pulls)
@@ -222,10 +220,10 @@ class _Reading(NamedTuple):
         for step in steps[:: max(1, len(steps) // 6)]:
             weights = self.weights_at(step)
             is_left -= weights
-            gradients = self.value_gradients(_LARGE * weights)
+            gradients = self.value_gradients(weights)
             for site, gradient in zip(self.uses.sites, gradients, strict=True):
                 gradient[:, torch.from_numpy(site.times > step)] = 0
-            total = total + replay.vjp(gradients) / _LARGE
+            total = total + replay.vjp(gradients)
         return total + replay.vjp(self.value_gradients(is_left))
 
     def lag_numbers(
