@@ -16,7 +16,9 @@ adjoints of all pre-activations, and `raw`, those behind the layer normalisation
 the gradient of the loss in a quantity.
 
 A pass has at most four arrays: with more the compiler cannot rule out that they overlap, and does
-not vectorise. The file is one, because compiled code is kept on disk until its file changes.
+not vectorise. No slice is assigned an array: NumPy's words for shapes that do not fit, which would
+be compiled with it, take longer than a scan. The file is one, because compiled code is kept on disk
+until its file changes.
 """
 
 from __future__ import annotations
@@ -297,7 +299,9 @@ def steps_forward(
             _multiply(hidden, scratch, r, h)
             from_state = (np.dot(scratch[0], of_candidate), zero)
         elif layout.after:
-            products[t] = bias_hh
+            for b in range(batch):
+                for j in range(hidden):
+                    products[t, b, j] = bias_hh[j]
             _add(hidden, (products[t], zero), from_state)
             _multiply(hidden, scratch, r, (products[t], zero))
             from_state = scratch
@@ -313,7 +317,8 @@ def steps_forward(
 
         # c = a c + b g, then h = o tanh(c); without a show gate h is c.
         if layout.shared:
-            spread_gate[:] = rows[:, :1]
+            for b in range(batch):
+                spread_gate[b] = rows[b, 0]
         if layout.keep >= 0:
             _multiply(hidden, new_c, f, c)
             _add_product(hidden, new_c, i, g)
@@ -373,7 +378,8 @@ def steps_backward(
 
         # c = a c + b g: adjoints of candidate and gates, and λ a, which goes on to the c before.
         if layout.shared:
-            spread_gate[:] = rows[:, :1]
+            for b in range(batch):
+                spread_gate[b] = rows[b, 0]
         gate = (spread_gate, zero) if gate_is_spread else i
         _through_tanh(hidden, of_g, lam, gate, g)
         if layout.keep >= 0:
