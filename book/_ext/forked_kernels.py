@@ -92,6 +92,7 @@ def serve():
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # a kernel ends when its parent does
     for name in LIBRARIES.split():
         import_module(name)
+    import_module("numba").njit(lambda: 0)()  # else each kernel would ready the compiler again
     # imported outside of a kernel, pandas cuts tables to the width of a terminal
     import_module("pandas").set_option("display.max_columns", 20)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what ended is not waited for
