@@ -9,6 +9,7 @@ are the names of all recorded files, the lock and the Python version. Each execu
 import copy
 import hashlib
 import json
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -177,9 +178,16 @@ def run(notebook, folder):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))
     ours = set()
     for name in json.loads(report.outputs[0]["text"]):
-        file = (Path(folder) / name).resolve()
-        if not file.is_relative_to(ROOT) or not file.is_file():
-            continue
-        if file.relative_to(ROOT).parts[0] in OURS:
-            ours.add(file)
+        directory, file = os.path.split(os.path.join(folder, name))
+        known = of_ours(directory)
+        if known and (known / file).is_file():
+            ours.add(known / file)
     return ours
+
+
+@cache
+def of_ours(directory):
+    """Give the real path of a folder with files of ours; None for another: most are libraries'."""
+    real = Path(directory).resolve()
+    is_ours = any(real.is_relative_to(ROOT / name) for name in OURS)
+    return real if is_ours else None

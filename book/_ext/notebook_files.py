@@ -9,7 +9,6 @@ that it runs wherever it was saved.
 from pathlib import Path
 
 import executed
-import jupytext
 import nbformat
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +33,7 @@ def notebook(page: str):
     source = ROOT / f"{page}.md"
     if not source.exists() or not executed.is_notebook(source):
         return None
-    without_outputs = jupytext.read(source)
+    without_outputs = executed.read(source)
     without_outputs.metadata.pop("jupytext", None)  # a file of its own, not one half of a pair
     first = [
         nbformat.v4.new_markdown_cell(NEEDS.format(page=page), id="needs"),

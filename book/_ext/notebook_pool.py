@@ -1,10 +1,10 @@
 """Notebooks executed side by side while the other pages are read: myst-nb would run them one after
 the other, on one core.
 
-What has no execution that holds is executed (`executed`), the longest texts first; a page waits for
-its notebook, and myst-nb finds it in the cache, which both keep in ``_build/.jupyter_cache``. A
-notebook that fails is left to myst-nb, which runs it once more and says what went wrong where a
-reader of its log looks for it.
+What has no execution that holds is executed (`executed`), the longest texts first, so that no core
+is idle at the end; a page waits for its notebook, and myst-nb finds it in the cache, which both
+keep in ``_build/.jupyter_cache``. A notebook that fails is left to myst-nb, which runs it once more
+and says what went wrong where a reader of its log looks for it.
 """
 
 import os
@@ -15,6 +15,9 @@ from pathlib import Path
 
 import executed
 from nbclient.exceptions import CellExecutionError
+
+# Short texts that compute for long.
+FIRST = {"book/browse", "book/intro", "notebooks/03_bptt", "notebooks/08_robust_averaging"}
 
 
 def notebooks(env):
@@ -46,7 +49,7 @@ def begin(app, env, docnames):
     for page, path in notebooks(env).items():
         if page in docnames and executed.key(path) is None:
             paths[page] = path
-    waiting = sorted(paths, key=lambda page: paths[page].stat().st_size, reverse=True)
+    waiting = sorted(paths, key=lambda page: (page not in FIRST, -paths[page].stat().st_size))
     pool = ThreadPoolExecutor(cores())
     app.executions = {page: pool.submit(execute, paths[page]) for page in waiting}
     pool.shutdown(wait=False)
@@ -62,12 +65,12 @@ def wait(app, env, docname):
 
 
 def write_side_by_side(app, env):
-    """Have pages written by as many processes as there are cores, where forking is safe: on Linux.
+    """Have pages written by several processes for each core, where forking is safe: on Linux.
 
-    Reading stays with this one.
+    This one prepares pages for the others: with few at a time no other waits for long.
     """
     if sys.platform == "linux":
-        app.parallel = cores() + 1  # of which one reads for the others
+        app.parallel = 4 * cores()
 
 
 def execute(path):
