@@ -222,6 +222,8 @@ def inputs_of(model, count=40):
     generator = torch.Generator().manual_seed(5)
     inputs = torch.randn(count, STEPS, WIDTH, generator=generator, dtype=torch.float64)
     targets = torch.randn(count, STEPS, 1, generator=generator, dtype=torch.float64)
+    if isinstance(model, Bare):
+        inputs[:, 0] = 1  # as a token with which all sequences begin
     if isinstance(model, Translator):
         return inputs, targets[:, model.READ :]
     if isinstance(model, Resets):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -104,8 +104,8 @@ class Tape(Survey):
     all functions of a pass that take what carries gradients.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], steps: Collection[int]) -> None:
-        """Record one pass, in which some functions are steps on the way."""
+    def __init__(self, parameters: Sequence[Tensor], steps: Mapping[int, bool]) -> None:
+        """Record one pass, in which some functions are steps on the way, or lead nowhere (U·0)."""
         super().__init__()
         self.names: list[str] = []
         self.calls: list[Call] = []
@@ -165,8 +165,8 @@ class Tape(Survey):
         for place, part in enumerate(given):
             if getattr(part, "requires_grad", False) and id(part) not in self.slots:
                 outputs.append(place)
-        if not outputs:
-            return made  # a shape, what no gradient is followed in, or what was taken
+        if not outputs or self.steps.get(self.n_functions):
+            return made  # a shape, what no gradient is followed in, what was taken, or U·0
         self.names.append(getattr(function, "__name__", ""))
         is_use = self.n_functions not in self.steps
         call = Call(function, held, spec, outputs, is_use)

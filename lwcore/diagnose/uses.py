@@ -346,7 +346,7 @@ class Uses(Route):
         places = self.passes.exchange.some(SURVEYED)
         inputs = self.data.inputs[places]
         _, others = self.passes.exchange.drawn(places.roll(1))  # other in each step, if it can be
-        self.steps: set[int] = set()
+        self.steps: dict[int, bool] = {}
         while True:  # what a step gives is known from the next time on
             self.names: list[str] = []
             trial, predictions = self._taped(inputs)
@@ -359,12 +359,12 @@ class Uses(Route):
             for number, kind, value, same in zip(*trial.noted, is_same, strict=True):
                 if not same:
                     sizes[number] = sizes[kind] = value.numel()
-            still = set()
+            still = {}
             for number, kind, value in zip(*trial.noted, strict=True):
                 # ``U h`` with a first state, of all sequences or of one
                 is_alike = sizes.get(kind) in (value.numel(), value.numel() * len(inputs))
                 if number not in sizes and not (is_alike and self._carries(value)):
-                    still.add(number)
+                    still[number] = is_alike
             if not still:
                 return trial
             self.steps |= still
