@@ -100,22 +100,26 @@ def language_model() -> None:
 
 
 def forecasts() -> None:
-    """Train three forecasters on half of the houses, and record their errors on the other."""
+    """Train four forecasters on half of the houses, and record their errors on the other."""
     hours, next_hour = readers.loads()
     half = len(hours) // 2
     back = readers.DAY - 1
     with_yesterday = torch.cat([hours[:, back:], hours[:, :-back]], dim=-1)
     designs = {
-        "plain": (hours, 0.0),
-        "keeping": (hours, 3.0),
-        "the day before as an input": (with_yesterday, 0.0),
+        "plain": (hours, readers.Forecaster),
+        "keeping": (hours, functools.partial(readers.Forecaster, keep=3.0)),
+        "the day before as an input": (
+            with_yesterday,
+            functools.partial(readers.Forecaster, inputs=2),
+        ),
+        "convolutions": (hours, readers.Convolutions),
     }
     constant = next_hour[half:].var().item()
     rows = []
     for seed in range(FORECAST_SEEDS):
-        for name, (inputs, keep) in designs.items():
+        for name, (inputs, design) in designs.items():
             torch.manual_seed(seed)
-            net = readers.Forecaster(keep, inputs.shape[-1])
+            net = design()
             for look in range(1, LOOKS + 1):  # Adam begins anew after each
                 readers.fit(net, inputs[:half], next_hour[:half], epochs=PASSES, seed=look)
                 with torch.no_grad():
