@@ -30,7 +30,6 @@ Location = Annotated[
 ]
 _AT_MEDIAN = -30.0  # in log x: so near, all is as at the median, to rounding
 _FAR_OUT = 230.0  # in log x: so far out, all is a power of x, to rounding
-_STEP = 1e-10  # in log x: Newton's last
 _NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
@@ -180,30 +179,15 @@ def _upper_quantile(alpha: float, probability: Array) -> Array:
 
 
 def _inner_quantile(law: Callable[[Array, int], Array], tail: Array) -> Array:
-    """Return log x with ``P(X > x) = tail`` at unit scale, neither far out nor at the median.
+    """Return log x with ``P(X > x) = tail`` at unit scale, neither far out nor at the median."""
+    from scipy.optimize import elementwise  # here, as its import costs more than all of this module
 
-    The tail's log odds are nearly a straight line in log x: a few of Newton's steps do. Where one
-    leaves the interval that has the root, or is not half as long as the last, that is halved.
-    """
-    wanted = np.log(tail / (0.5 - tail))
-    low = np.full(tail.shape, _AT_MEDIAN)
-    high = np.full(tail.shape, _FAR_OUT)
-    log_x = np.zeros(tail.shape)
-    step = high - low
-    while np.abs(step).max() > _STEP:  # which makes of it an error of its square
-        x = np.exp(log_x)
-        beyond = law(x, TAIL)
-        with np.errstate(divide="ignore", invalid="ignore"):  # where the tail is ½, to rounding
-            excess = np.log(beyond / (0.5 - beyond)) - wanted
-            slope = x * law(x, DENSITY) / (2 * beyond * (0.5 - beyond))
-            newton = excess / slope
-        low = np.where(excess > 0, log_x, low)
-        high = np.where(excess > 0, high, log_x)
-        is_inside = (low <= log_x + newton) & (log_x + newton <= high)
-        is_shorter = np.abs(newton) <= np.maximum(np.abs(step) / 2, _STEP)
-        step = np.where(is_inside & is_shorter, newton, (low + high) / 2 - log_x)
-        log_x = log_x + step
-    return log_x
+    def excess(log_x: Array, wanted: Array) -> Array:
+        """Return how far the tail is from the one wanted, in log odds: nearly a straight line."""
+        tail = law(np.exp(log_x), TAIL)
+        return np.log(wanted / (0.5 - wanted)) - np.log(tail / (0.5 - tail))
+
+    return elementwise.find_root(excess, (_AT_MEDIAN, _FAR_OUT), args=(tail,)).x
 
 
 def _unit_divergence(alpha: float, h: float) -> float:
