@@ -1,23 +1,16 @@
-"""What an editor wants to know of the pages: ``make prose`` lists it, and never fails.
-
-Rules and limits here are a taste, not a truth; what must be true is tested.
-"""
+"""What an editor wants to know of the pages: ``make prose`` lists it, and never fails."""
 
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import jupytext
-
 from book.claims import registry
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "book" / "settings_in_prose.toml").read_text())
 LONGEST_PAGE = 2_500  # words
-LONGEST_CELL = 12  # lines of code that are shown open
 LONGEST_ANSWER = 60  # words of each line of the box
-FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell", "claim"}
 
 FENCED = re.compile(r"(?ms)\A---\n.*?\n---\n|^(`{3,}).*?^\1`*$|^\$\$.*?\$\$$")
 BOX = re.compile(r"\*\*(Question|Answer|How sure)\.\*\* (.*)")
@@ -49,20 +42,6 @@ def remarks(path: Path) -> Iterator[str]:
     page = path.relative_to(ROOT).with_suffix("").as_posix()
     if not THEORY.match(page):
         yield from typed(page, prose)
-    if "\nkernelspec:" in text.partition("\n---")[0]:
-        yield from remarks_on_code(text)
-
-
-def remarks_on_code(text: str) -> Iterator[str]:
-    """Yield what may be changed in the cells of a notebook."""
-    for cell in jupytext.reads(text, fmt="md:myst").cells:
-        if cell.cell_type != "code":
-            continue
-        if FOLDED & set(cell.metadata.get("tags", [])):
-            continue
-        lines = [line for line in cell.source.splitlines() if line.strip()]
-        if len(lines) > LONGEST_CELL:
-            yield f"{len(lines)} lines of code are open, from “{lines[0]}” on: fold some"
 
 
 def typed(place: str, words: str) -> Iterator[str]:
