@@ -3,11 +3,14 @@
 Parts are held against `tests.diagnosed`: one copy of the parameters for each time.
 """
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import nn
 
 from lwcore.diagnose import diagnose, parts_by_lag, uses
+from lwcore.signatures import ArgumentError
 from tests import diagnosed
 from tests.diagnosed import MODELS, STEPS, Recurrent, by_lag, inputs_of, oracle, route
 
@@ -152,3 +155,39 @@ def test_a_state_that_is_read_out_later_is_read_by_uses():
             return torch.where(is_late, now.roll(3, 1) * (torch.arange(STEPS) > 2)[:, None], now)
 
     assert route(Late().double(), inputs_of(None, 100)).route == "uses"
+
+
+def test_one_number_a_sequence_is_a_prediction():
+    inputs, targets = torch.randn(2, 40, STEPS, 1, generator=torch.Generator().manual_seed(0))
+    how = {"lags": range(STEPS), "loss": nn.MSELoss(reduction="sum")}
+    heads = {(40,): lambda y: y[:, -1, 0], (40, 1): lambda y: y[:, -1]}
+    flat, wide = (
+        parts_by_lag(Recurrent(1), (inputs, targets[:, -1].reshape(shape)), head=head, **how)
+        for shape, head in heads.items()
+    )
+    torch.testing.assert_close(flat, wide)
+
+
+def test_states_that_begin_earlier_in_few_sequences_are_refused():
+    """U·0 leads nowhere, but for these."""
+
+    def padded(begins):
+        return (torch.randn(600, STEPS, 2).double(), begins), torch.randn(600, 1).double()
+
+    torch.manual_seed(0)
+
+    class Padded(diagnosed.Oracle):
+        SIZES: ClassVar[dict] = {"W": (2, 3), "U": (3, 3)}
+
+        def run(self, p, x, begins):
+            h = x.new_zeros(len(x), 3)
+            for t in range(STEPS):
+                new = torch.tanh(x[:, t] @ p("W", t) + h @ p("U", t - 1))
+                h = torch.where((begins <= t)[:, None], new, h)
+            return h @ p("out", STEPS)
+
+    begins = torch.randint(3, 5, (600,))
+    assert parts_by_lag(Padded(), padded(begins), range(STEPS))["U"][4:].eq(0).all()
+    begins[::100] = 0
+    with pytest.raises(ArgumentError, match="few out|other uses for some"):
+        parts_by_lag(Padded(), padded(begins), range(STEPS))

@@ -105,7 +105,7 @@ def forecasts() -> None:
     half = len(hours) // 2
     back = readers.DAY - 1
     with_yesterday = torch.cat([hours[:, back:], hours[:, :-back]], dim=-1)
-    designs = {
+    designs: dict[str, tuple[Tensor, Callable[[], nn.Module]]] = {
         "plain": (hours, readers.Forecaster),
         "keeping": (hours, functools.partial(readers.Forecaster, keep=3.0)),
         "the day before as an input": (

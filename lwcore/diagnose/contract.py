@@ -268,9 +268,7 @@ def _joined(parts: list[Rows], most: int) -> Rows:
 def read_as(data: Data) -> str:
     """Say as what inputs are read."""
     width = data.first[0, 0].numel()
-    flat = [shown(data.inputs.leaves[place]) for place in data.flat]
-    told = f", and inputs {few(flat)} of as many" if flat else ""
-    return f"read as {data.count:,} sequences of {data.length:,} steps of width {width}{told}"
+    return f"read as {data.count:,} sequences of {data.length:,} steps of width {width}"
 
 
 class Copies(NamedTuple):
@@ -295,7 +293,7 @@ class Copies(NamedTuple):
                     memo[id(value)] = None  # made of parameters, and made anew in each pass
         with explained("model", "cannot be deep-copied", _UNCOPIED):
             found = cls(*copy.deepcopy((model, head, loss, step), memo))
-            _refuse_closures(model, memo)
+            _refuse_closures(found.model, memo)
         for module in found.model.modules():
             if getattr(module, "sparse", False):
                 vars(module)["sparse"] = False  # of an embedding's gradients
@@ -350,7 +348,7 @@ def _refuse_unreadable(model: nn.Module) -> None:
 
 
 def _refuse_closures(model: nn.Module, copied: Mapping[int, Any]) -> None:
-    """Refuse functions in a model, as hooks, that hold it or its parts: they are not copied."""
+    """Refuse functions in a copy, as hooks, that hold what was copied: they were not."""
     for module in model.modules():
         for name, value in vars(module).items():
             for part in trees.tree_leaves(value):

@@ -113,7 +113,7 @@ class Objective:
         own = targets.map(lambda leaf: placed(leaf, self.passes.device))
         for places in torch.arange(len(predictions)).split(at_once):
             wanted = self.passes.data.targets_form.back(own[places])
-            given = self.passes.layout.back(predictions[places].unflatten(1, self.passes.shape))
+            given = self.passes.layout.back(predictions[places].reshape(-1, *self.passes.shape))
             # copies, which it may change
             value = self.loss(given.clone(memory_format=torch.contiguous_format), wanted)
             words = "one that gives a tensor: a number, or one for each sequence"

@@ -167,7 +167,7 @@ def diagnose(
         if isinstance(lags, str):
             looked_at = usual_lags(data.length - 1, network.n_parameters)
         else:
-            looked_at = [int(lag) for lag in lags]
+            looked_at = [*map(int, lags)]
             require(
                 "lags",
                 looked_at,
@@ -192,11 +192,12 @@ def diagnose(
     return Diagnosis(found.assign_attrs(attrs | settings | _whose_gradient(network)))
 
 
+@checked
 def _read(
     model: nn.Module,
     batches: Any,
-    sequences: int = 1024,
-    source: str = "error",
+    sequences: Count = 1024,
+    source: Literal["error", "target"] = "error",
     head: Any = None,
     loss: Any = None,
     step: nn.Module | None = None,
@@ -227,7 +228,7 @@ def _read(
         network = Recurrent(passes, objective, copies.step)
         network.check()
     elif parameters is None:
-        with suppress(ArgumentError):  # if it is no recurrence, uses say what it is
+        with suppress(ArgumentError, RuntimeError):  # uses say what it is, if it is no recurrence
             recurrence = the_recurrence(passes, objective)
             recurrence.check()
             network = recurrence
@@ -290,8 +291,10 @@ def _repeats(data: Data) -> list[str]:
     if not count:
         return []
     told = f"{count:,} sequences repeat half or more of another one."
-    words = "These are worth fewer than their number, and show lags that are not there."
-    warn(f"{told} {words} Take windows that do not overlap, and each sequence once.")
+    warn(
+        f"{told} These are worth fewer than their number, and show lags that are not there. Take "
+        "windows that do not overlap, and each sequence once."
+    )
     return [told]
 
 

@@ -143,7 +143,7 @@ class Passes:
         """Measure the step at which each prediction is made: the last one that reaches it."""
 
         def run(inputs: Rows) -> list[Tensor]:
-            return [self.alone(inputs).unflatten(1, self.shape)]
+            return [self.alone(inputs).reshape(-1, *self.shape or [1])]
 
         (times,) = self.exchange.times(run, self.at_once)
         ends = spread(times.last)
@@ -196,7 +196,7 @@ class Passes:
             f"{tuple(wanted)}, as for others. Does it drop axes of length 1, by squeeze()? Then "
             "name the axis, squeeze(-1). Does it do otherwise by what data hold?",
         )
-        rows = self.layout.front(given).flatten(1)
+        rows = self.layout.front(given).reshape(len(inputs), -1)
         require("predictions", "NaN or infinite", bool(rows.isfinite().all()), _FINITE)
         return rows
 

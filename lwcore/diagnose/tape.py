@@ -40,6 +40,11 @@ UNIFORM = (
     "look at, without these layers"
 )
 
+_RARE = (
+    "one whose states begin at one step in most sequences: in few, as long ones among others that "
+    "are padded, they begin earlier. Cut all to one length, or leave these few out"
+)
+
 
 class Slot(int):
     """The place among a tape's values of a parameter, or of what is made of parameters alone."""
@@ -165,8 +170,12 @@ class Tape(Survey):
         for place, part in enumerate(given):
             if getattr(part, "requires_grad", False) and id(part) not in self.slots:
                 outputs.append(place)
-        if not outputs or self.steps.get(self.n_functions):
-            return made  # a shape, what no gradient is followed in, what was taken, or U·0
+        if not outputs:
+            return made  # a shape, what no gradient is followed in, or what was taken
+        if self.steps.get(self.n_functions):  # U·0
+            is_zero = not any(map(torch.any, tensors_in(given)))
+            require("model", "one of unlike beginnings", is_zero, _RARE)
+            return made
         self.names.append(getattr(function, "__name__", ""))
         is_use = self.n_functions not in self.steps
         call = Call(function, held, spec, outputs, is_use)
