@@ -30,19 +30,21 @@ class Forecaster(nn.Module):
 class Convolutions(nn.Module):
     """Predicts the next hour from the last 31, with four causal convolutions."""
 
+    dilations = 1, 2, 4, 8
+
     def __init__(self, channels: int = 16) -> None:
         """Start as PyTorch starts its layers."""
         super().__init__()
         self.layers = nn.ModuleList(
             nn.Conv1d(1 if dilation == 1 else channels, channels, 3, dilation=dilation)
-            for dilation in (1, 2, 4, 8)
+            for dilation in self.dilations
         )
         self.out = nn.Linear(channels, 1)
 
     def forward(self, hours: Tensor) -> Tensor:
         """Return the next hour's load, (B, 1)."""
         found = hours.mT
-        for layer, dilation in zip(self.layers, (1, 2, 4, 8), strict=True):
+        for layer, dilation in zip(self.layers, self.dilations, strict=True):
             padded = nn.functional.pad(found, (2 * dilation, 0))
             found = torch.relu(layer(padded))
         return self.out(found[..., -1])
