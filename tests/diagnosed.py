@@ -79,13 +79,15 @@ class TwoUpdates(Loop):
 
 
 class Behind(Loop):
-    """U → relu → V → + W x: U and V act on what is known at t − 1, W at t."""
+    """U → relu → V → + W x: U and V act on what is known at t − 1, W at t. U is made anew in each
+    step, as a weight of a norm."""
 
     SIZES: ClassVar = {"W": X, "U": H, "V": H}
     START = 0.5  # no step reaches it
 
     def next_state(self, p, t, x, h):
-        return torch.tanh(torch.relu(h @ p("U", t - 1)) @ p("V", t - 1) + x @ p("W", t))
+        U = p("U", t - 1) * x.new_ones(())
+        return torch.tanh(torch.relu(h @ U) @ p("V", t - 1) + x @ p("W", t))
 
 
 class Gated(Loop):
@@ -107,14 +109,20 @@ class Cell(Loop):
         return torch.gru_cell(x, h, p("W", t), p("U", t), None, None)
 
 
-class Resets(Cell):
-    """A state that is set to 0 where a flag says so, as at the end of an episode."""
+class Resets(Loop):
+    """A first state that is learned, and put back where a flag says so; y_t is made before x_t."""
+
+    SIZES: ClassVar = {**Bare.SIZES, "first": (NEURONS,)}
+    LEFT_OUT = ("first",)
+    next_state = Bare.next_state
 
     def run(self, p, x, done):
-        return super().run(p, torch.cat([x, done[..., None]], -1))
-
-    def next_state(self, p, t, x, h):
-        return super().next_state(p, t, x[:, :-1], h * (1 - x[:, -1:]))
+        first = p("first", NEVER)
+        states = [first.expand(len(x), -1)]
+        for t in range(x.shape[1] - 1):
+            h = self.next_state(p, t, x[:, t], states[-1])
+            states.append(torch.where(done[:, t, None] > 0, first, h))
+        return torch.stack([h @ p("out", t - 1) for t, h in enumerate(states)], 1)
 
 
 class Diagonal(Loop):
@@ -238,6 +246,8 @@ def end_of(model, place):
     """Return the time of a prediction, by hand."""
     if isinstance(model, Translator):
         return place + model.READ
+    if isinstance(model, Resets):
+        return place - 1
     return min(place + 1, STEPS - 1) if isinstance(model, Ahead) else place
 
 

@@ -107,26 +107,6 @@ def test_what_no_step_reaches_is_left_out_by_name():
     assert {*found.chosen} == {"W", "U"}
 
 
-def test_one_pair_of_pairs_is_one_pair():
-    """((x, mask), (y, weight)) is the same as one tensor each, and never two batches."""
-
-    class Masked(diagnosed.Attention):
-        def forward(self, x, mask=None):
-            return super().forward(x if mask is None else x * mask)
-
-    inputs, targets = inputs_of(None)
-    mask, weight = torch.ones_like(inputs), torch.ones_like(targets)
-
-    def weighted(p, targets):
-        y, w = targets
-        return ((p - y).square() * w).mean()
-
-    one = route(Masked(), ((inputs, mask), (targets, weight)), loss=weighted)
-    assert one.data.count == len(inputs)
-    wanted = by_lag(route(Masked(), (inputs, targets)))
-    torch.testing.assert_close(by_lag(one), wanted, rtol=1e-12, atol=1e-14)
-
-
 def test_nothing_of_the_readers_is_touched():
     """Model, head and loss are copied: a model that counts its passes, and frozen parameters."""
 
@@ -189,5 +169,5 @@ def test_states_that_begin_earlier_in_few_sequences_are_refused():
     begins = torch.randint(3, 5, (600,))
     assert parts_by_lag(Padded(), padded(begins), range(STEPS))["U"][4:].eq(0).all()
     begins[::100] = 0
-    with pytest.raises(ArgumentError, match=r"few out|other uses for some"):
+    with pytest.raises(ArgumentError, match="few out"):
         parts_by_lag(Padded(), padded(begins), range(STEPS))

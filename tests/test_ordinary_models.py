@@ -122,7 +122,7 @@ def ctc(p, targets):
 
 
 class Agent(nn.Module):
-    """cleanrl: observations and resets, a state that a reset clears."""
+    """cleanrl: observations and resets, a state that a reset clears; targets and weights."""
 
     def __init__(self):
         super().__init__()
@@ -308,6 +308,7 @@ def weighted(p, targets):
 GROUPED = {"encoder_cont": SERIES, "groups": torch.arange(COUNT) % 4}
 WEIGHTED = SERIES[:, -1 - LAG], torch.rand(COUNT, 1, generator=GENERATOR)
 SPOKEN = torch.randint(1, 4, (COUNT, 1), generator=GENERATOR), torch.ones(COUNT).long()
+NOTED = torch.rand(COUNT, STEPS, 1, generator=GENERATOR)
 RESETS = (torch.rand(COUNT, STEPS, generator=GENERATOR) < 0.05).float()
 FEATURES = drawn(COUNT, STEPS, 4)
 EVENTS = (torch.rand(STEPS, COUNT, 10, generator=GENERATOR) < 0.3).float()
@@ -327,7 +328,7 @@ MODELS = {
     ),
     "tsai": (LSTMFCN, lambda: (CHANNELS_FIRST, CLASS), {"time_axis": 2}),
     "speechbrain": (CRDNN, lambda: (FEATURES, SPOKEN), {"loss": ctc}),
-    "cleanrl": (Agent, lambda: ((SERIES, RESETS), later(SERIES)), {}),
+    "cleanrl": (Agent, lambda: ((SERIES, RESETS), (later(SERIES), NOTED)), {"loss": weighted}),
     "transformers": (
         lambda: GPT(is_dictionary=True),
         lambda: ({"input_ids": TOKENS[0]}, TOKENS[1]),

@@ -352,16 +352,18 @@ def _refuse_closures(model: nn.Module, copied: Mapping[int, Any]) -> None:
     for module in model.modules():
         for name, value in vars(module).items():
             for part in trees.tree_leaves(value):
-                require(f"{type(module).__name__}.{name}", part, not _holds(part, copied), _HOLDS)
+                is_apart = copied.keys().isdisjoint(_held(part, set()))
+                require(f"{type(module).__name__}.{name}", part, is_apart, _HOLDS)
 
 
-def _holds(part: Any, copied: Mapping[int, Any]) -> bool:
-    """Say whether a function's closure reaches what was copied."""
+def _held(part: Any, found: set[int]) -> set[int]:
+    """Return the ids of what a function's closure reaches, but for numbers in lists."""
     for cell in getattr(part, "__closure__", None) or ():
-        held = cell.cell_contents
-        if id(getattr(held, "__self__", held)) in copied or _holds(held, copied):
-            return True
-    return False
+        for own in trees.tree_leaves(cell.cell_contents):
+            if id(own) not in found:
+                found |= {id(own), id(getattr(own, "__self__", own))}
+                _held(own, found)
+    return found
 
 
 def few(names: Sequence[str]) -> str:

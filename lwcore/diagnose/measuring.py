@@ -48,7 +48,8 @@ _DIRECTIONS = 2**28  # numbers in the directions of all lags, up to which there 
 
 _NOT_CUT = (
     "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy? "
-    "With source='target', is it the same for all targets? Take source='error'"
+    "With source='target', is it the same for all targets, or is it of log-probabilities, as "
+    "NLLLoss? Give the logits to a cross-entropy, or take source='error'"
 )
 
 
@@ -155,10 +156,9 @@ def diagnose(
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
-    how = {"head": head, "loss": loss, "step": step, "parameters": parameters}
-    how |= {"batch_first": batch_first, "time_axis": time_axis, "horizon": horizon}
+    how = sequences, source, head, loss, step, parameters, batch_first, time_axis, horizon
     with _undisturbed(batches):
-        network = _read(model, batches, sequences, source, **how)
+        network = _read(model, batches, *how)
         data, objective = network.data, network.objective
         caveats = [*_repeats(data), *network.caveats]
         ahead = network.passes.look_ahead
@@ -168,12 +168,7 @@ def diagnose(
             looked_at = usual_lags(data.length - 1, network.n_parameters)
         else:
             looked_at = [*map(int, lags)]
-            require(
-                "lags",
-                looked_at,
-                bool(looked_at) and looked_at[-1] < data.length,
-                f"up to {data.length - 1}: sequences have {data.length} steps",
-            )
+        _refuse_lags(looked_at, data)
         found = inferred(_measured(network, looked_at, seed, progress), seed)
     settings = {
         "network": network.kind,
@@ -257,15 +252,26 @@ def parts_by_lag(
     with _undisturbed(batches):
         network = _read(model, batches, **how)
         network.ends_drawn = network.data.length
+        _refuse_lags(lags, network.data)
         total: Any = 0
-        for places in torch.arange(network.data.count).split(network.at_once):
-            reading = network.read(network.data.inputs[places], network.data.targets[places])
-            total = total + reading.lag_vectors(lags)
+        for reading in _readings(network, torch.arange(network.data.count), "parts", False):
+            total += reading.lag_vectors(lags)
     sizes = [part.numel() for part in network.chosen.values()]
     found = {}
     for (name, own), part in zip(network.chosen.items(), total.split(sizes, 1), strict=True):
         found[name] = part.reshape(-1, *own.shape)
     return found
+
+
+def _refuse_lags(lags: Sequence[int], data: Data) -> None:
+    """Refuse no lags, and those that sequences do not have."""
+    in_order = [lag for lag in range(data.length) if lag in lags]
+    require(
+        "lags",
+        [*lags],
+        [] != in_order == [*lags],
+        f"whole numbers up to {data.length - 1} that increase: sequences have {data.length} steps",
+    )
 
 
 def _ask_for_time_axis(network: Route, data: Data) -> None:

@@ -58,8 +58,9 @@ _ALONE = (
 )
 _REACHED = "reached by some input: is the last layer 0, as before training, or a state dead?"
 _FINITE = (
-    "finite. Has training diverged, is there a division by 0, or a logarithm or root of 0? "
-    f"{_CALLED}"
+    "finite. Has training diverged, is there a division by 0, or a logarithm or root of 0? Where a "
+    "mask leaves a step nothing to attend to, mask by torch.finfo(x.dtype).min and not by -inf, or "
+    f"by numbers added and not by a bool. {_CALLED}"
 )
 
 

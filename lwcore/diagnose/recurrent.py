@@ -308,8 +308,8 @@ def the_recurrence(passes: Passes, objective: Objective) -> Recurrent:
     with torch.no_grad(), recorded(looped) as calls:
         passes.given(passes.data.inputs[passes.exchange.some(TRIED)])
     loops = [part for part in looped if is_chain(calls.get(part, []))]
-    inside_first = {*loops[0].modules()} if loops else set()
-    require("model", passes.name, bool(loops) and inside_first.issuperset(loops), _ONE)
+    is_one = bool(loops) and {*loops[0].modules()}.issuperset(loops)
+    require("model", passes.name, is_one, _ONE)
     return Recurrent(passes, objective, loops[0])
 
 

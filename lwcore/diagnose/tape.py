@@ -36,13 +36,9 @@ _STEPWISE = (
 UNIFORM = (
     "one that does the same for all sequences. Does it loop over sequences? Run them as one batch. "
     "Is a loop as long as the longest of them? Loop over all steps, and keep the state behind an "
-    "end by torch.where. Are steps sent to layers by index? Then name in `parameters` those to "
-    "look at, without these layers"
-)
-
-_RARE = (
-    "one whose states begin at one step in most sequences: in few, as long ones among others that "
-    "are padded, they begin earlier. Cut all to one length, or leave these few out"
+    "end by torch.where. Do states begin earlier in few sequences, as in long ones among others "
+    "that are padded? Cut all to one length, or leave these few out. Are steps sent to layers by "
+    "index? Then name in `parameters` those to look at, without these layers"
 )
 
 
@@ -70,12 +66,6 @@ class Call(NamedTuple):
         args, named = trees.tree_unflatten(leaves, self.spec)
         given = trees.tree_leaves(self.function(*args, **named))
         return [given[place] for place in self.outputs]
-
-    @property
-    def signature(self) -> tuple[Any, ...]:
-        """The function and its arguments, without the data: uses of one site share it."""
-        shown = [None if isinstance(part, Tensor) else repr(part) for part in self.leaves]
-        return self.function, *shown, *map(type, self.leaves)
 
 
 class Survey(TorchFunctionMode):
@@ -121,24 +111,31 @@ class Tape(Survey):
         # of what carries parameters, by its id
         self.slots = {id(part): Slot(place) for place, part in enumerate(parameters)}
         # the parameters in what is in each slot
-        self.origins = [[place] for place in range(len(parameters))]
-        self.known: dict[Any, list[Slot]] = {}  # steps on the way that were taken before
+        self.origins = [frozenset([place]) for place in range(len(parameters))]
         self.steps = steps
         self.n_functions = 0
 
     @property
-    def noted(self) -> tuple[list[int], list[Any], list[Tensor]]:
-        """Of each value the number of its use, the kind (function and parameters), and itself."""
-        kinds = [(*call.signature, output) for call, output in self.makers]
-        return self.numbers, kinds, self.values
+    def noted(self) -> list[tuple[int, tuple[Any, ...], Tensor]]:
+        """Of each value the number of its use, the kind, and itself.
 
-    def sources(self, call: Call) -> list[int]:
+        Its kind are the function and its arguments, without the data: uses of one site share it.
+        """
+        kinds = []
+        for call, output in self.makers:
+            kind: list[Any] = [call.function, output]
+            for part in call.leaves:
+                if isinstance(part, Slot):
+                    kind.append(self.origins[part])
+                else:
+                    kind.append(None if isinstance(part, Tensor) else repr(part))
+            kinds.append(tuple(kind))
+        return [*zip(self.numbers, kinds, self.values, strict=True)]
+
+    def sources(self, call: Call) -> frozenset[int]:
         """Return the places of the parameters that a call takes."""
-        places: set[int] = set()
-        for part in call.leaves:
-            if isinstance(part, Slot):
-                places.update(self.origins[part])
-        return sorted(places)
+        own = (self.origins[part] for part in call.leaves if isinstance(part, Slot))
+        return frozenset().union(*own)
 
     def replay(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Return the values of all uses, for other parameters and the same data."""
@@ -172,16 +169,20 @@ class Tape(Survey):
                 outputs.append(place)
         if not outputs:
             return made  # a shape, what no gradient is followed in, or what was taken
-        if self.steps.get(self.n_functions):  # U·0
-            is_zero = not any(map(torch.any, tensors_in(given)))
-            require("model", "one of unlike beginnings", is_zero, _RARE)
+        leads_nowhere = self.steps.get(self.n_functions)
+        if leads_nowhere and not any(map(torch.any, tensors_in(given))):  # U·0
             return made
-        self.names.append(getattr(function, "__name__", ""))
-        is_use = self.n_functions not in self.steps
-        call = Call(function, held, spec, outputs, is_use)
-        if is_use:
+        call = Call(function, held, spec, outputs, self.n_functions not in self.steps)
+        self.names.append(call.name)
+        self.calls.append(call)
+        if call.is_use:
             return self._note_use(call, made)
-        self._note_step(call, leaves, given)
+        # a step on the way from parameters to a use
+        self.kept += leaves
+        for place in outputs:
+            self.kept.append(given[place])
+            self.slots[id(given[place])] = Slot(len(self.origins))
+            self.origins.append(self.sources(call))
         return made
 
     def _note_use(self, call: Call, made: Any) -> Any:
@@ -189,27 +190,11 @@ class Tape(Survey):
         if len(call.outputs) > 1:  # h, which may be made of c: copies are not made of one another
             made = trees.tree_map_only(Tensor, Tensor.clone, made)
         values = trees.tree_leaves(made)
-        self.calls.append(call)
         for output, place in enumerate(call.outputs):
             self.values.append(values[place])
             self.makers.append((call, output))
             self.numbers.append(self.n_functions)
         return trees.tree_map_only(Tensor, Tensor.clone, made)  # which may be written to
-
-    def _note_step(self, call: Call, leaves: list[Any], given: list[Any]) -> None:
-        """Keep a step on the way from parameters to a use, once if a loop takes it anew."""
-        carried = [given[place] for place in call.outputs]
-        self.kept += tensors_in(leaves) + carried
-        pairs = zip(leaves, call.leaves, strict=True)
-        data = [id(part) for part, held in pairs if isinstance(held, Tensor)]
-        slots = self.known.setdefault((call.signature, *data), [])
-        if not slots:
-            for _ in carried:
-                slots.append(Slot(len(self.origins)))
-                self.origins.append(self.sources(call))
-            self.calls.append(call)
-        for part, slot in zip(carried, slots, strict=True):
-            self.slots[id(part)] = slot
 
 
 def tensors_in(given: Any) -> list[Any]:

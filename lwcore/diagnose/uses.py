@@ -8,13 +8,14 @@ part of lag ℓ is ``(∂E_t/∂z_k) ∂z_k/∂θ``, summed over all rows z_k wi
 
 All lags together are the gradient, but for what has no time. Rows that no step reaches, as of
 learned tokens or of ``U h`` with a first state, have no lag; parameters that are used on these
-alone, or at one early step alone, are left out by name. A function whose value no data move at any
+alone, at one early step alone, or where data stand at other steps, as a first state that is
+learned, are left out by name. A function whose value no data move at any
 step, as a transposed weight, is no use: it counts at the use that takes what it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -47,11 +48,13 @@ _SEEN = (
 _EACH = (
     "used on each sequence by itself, on the same rows of each, and on data in most sequences: is "
     "there a normalisation over the batch, or a gate before it? Choose among steps by torch.where. "
-    "A first state has an axis of sequences, (B, H)"
+    "A first state has an axis of sequences, (B, H); and what is used on data and on learned "
+    "positions alike is not read"
 )
 _NO_LAG = (
-    "Some values are reached by no step of the inputs, as of learned tokens, of padding or of a "
-    "first state: their part of the gradient has no lag."
+    "Some values are reached by no step of the inputs, as of learned tokens, of padding, of a "
+    "first state, or of one input at a step where it alone is the same in all sequences: their "
+    "part of the gradient has no lag."
 )
 _TRANSFORMED = (
     "one without Fourier transforms, whose rounding hides which steps reach its small values: "
@@ -60,7 +63,8 @@ _TRANSFORMED = (
 _FEATURES = (
     "a further input whose steps do not reach what earlier steps make, as a mask. Has it features "
     "and no steps? Give it another width, torch.nn.functional.pad(c, (0, 1)), and take c[:, :-1] "
-    "in the model. Is a length made of it? Give the length, (B,)"
+    "in the model. Is a length made of it? Give the length, (B,). Is a time counted from the last "
+    "step? Give that, ts[:, -1:] - ts, as the input"
 )
 _SAME_END = (
     "one that reads all sequences out at the same step. Do these end earlier, by a mask, a length "
@@ -75,8 +79,7 @@ _EndPoint = tuple[Tensor, list[Tensor]]
 class Site(NamedTuple):
     """The uses of one function with the same parameters: N rows, and the time of each."""
 
-    name: str
-    parameters: list[str]
+    parameters: frozenset[int]  # their places among all that were chosen
     places: list[int]  # of its values among all that uses make
     layout: Layout
     shape: tuple[int, ...]  # of all values together, without sequences: (calls, …)
@@ -356,14 +359,23 @@ class Uses(Route):
             with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
                 is_same = [*map(torch.equal, trial.values, other.values)]
             sizes: dict[Any, int] = {}  # of what is moved, by the number and by the kind of its use
-            for number, kind, value, same in zip(*trial.noted, is_same, strict=True):
+            for (number, kind, value), same in zip(trial.noted, is_same, strict=True):
                 if not same:
                     sizes[number] = sizes[kind] = value.numel()
             still = {}
-            for number, kind, value in zip(*trial.noted, strict=True):
+            for number, kind, value in trial.noted:
+                if number in sizes:
+                    continue
                 # ``U h`` with a first state, of all sequences or of one
-                is_alike = sizes.get(kind) in (value.numel(), value.numel() * len(inputs))
-                if number not in sizes and not (is_alike and self._carries(value)):
+                size = value.numel()
+                of_states = (size, size * len(inputs))
+                for place, part in enumerate(kind):
+                    as_data = (*kind[:place], None, *kind[place + 1 :])
+                    if isinstance(part, frozenset) and sizes.get(as_data) in of_states:
+                        self._leave_out(part)
+                        return self._find_uses()
+                is_alike = sizes.get(kind) in of_states
+                if not (is_alike and self._carries(value)):
                     still[number] = is_alike
             if not still:
                 return trial
@@ -383,7 +395,7 @@ class Uses(Route):
     def _grouped(self, trial: Tape) -> list[Site]:
         """Return the sites, whose times are not measured yet."""
         layouts = self.passes.exchange.layouts(lambda inputs: self._taped(inputs)[0].values)
-        kinds = [(kind, value.shape) for _, kind, value in zip(*trial.noted, strict=True)]
+        kinds = [(kind, value.shape) for _, kind, value in trial.noted]
         pairs = [*zip(kinds, layouts, strict=True)]
         # for steps at which nothing moves, as of a first state or where few neurons fire
         known = dict(pair for pair in pairs if pair[1] != STILL)
@@ -396,28 +408,37 @@ class Uses(Route):
     def _site(self, trial: Tape, places: list[int], layout: Layout | str) -> Site:
         """Return the site of some values; refuse those that have no sequences, or mix them."""
         call = trial.makers[places[0]][0]
-        names = [*self.chosen]
-        own = [names[place] for place in trial.sources(call)]
-        name = f"{call.name}() of {', '.join(own)}"
+        parameters = trial.sources(call)
         if isinstance(layout, str):
-            require("parameters", f"{name}, whose value {layout}", False, self.without(_EACH, own))
+            own = self._names(parameters)
+            shown = f"{call.name}() of {', '.join(own)}, whose value {layout}"
+            require("parameters", shown, False, self.without(_EACH, own))
             raise AssertionError
         shape = layout.front(trial.values[places[0]]).shape[1:]
-        return Site(name, own, places, layout, (len(places), *shape), (), np.zeros(0, int))
+        return Site(parameters, places, layout, (len(places), *shape), (), np.zeros(0, int))
 
     def _leave_out_timeless(self) -> None:
         """Take parameters out that are used on what no step reaches, or at one early step alone.
 
         As on a category of the whole sequence, or as a first state that is learned.
         """
-        times: dict[str, set[int]] = {}
+        times: dict[int, set[int]] = {}
         for site in self.sites:
-            for name in site.parameters:
-                times.setdefault(name, {-1}).update(site.times.tolist())
+            for place in site.parameters:
+                times.setdefault(place, {-1}).update(site.times.tolist())
         last = self.passes.end_steps[-1]
-        names = [name for name, own in times.items() if len(own) < 3 and max(own) < last]
-        if not names:
-            return
+        timeless = [place for place, own in times.items() if len(own) < 3 and max(own) < last]
+        if timeless:
+            self._leave_out(timeless)
+            self._find_sites()
+
+    def _names(self, places: Collection[int]) -> list[str]:
+        """Return the names of parameters at some places."""
+        return [name for place, name in enumerate(self.chosen) if place in places]
+
+    def _leave_out(self, places: Collection[int]) -> None:
+        """Take parameters out that have no lag, and say so."""
+        names = self._names(places)
         self.chosen = {name: part for name, part in self.chosen.items() if name not in names}
         require(
             "parameters",
@@ -426,10 +447,9 @@ class Uses(Route):
             "some that are used at several steps: nothing can be told by lags of one",
         )
         self.caveats.append(
-            f"Left out: {few(names)}, used on no step of the inputs, or on one early step alone, "
-            "so that there is no lag."
+            f"Left out: {few(names)}, used as a first state, on no step of the inputs, or on one "
+            "early step alone, so that there is no lag."
         )
-        self._find_sites()
 
     def check(self) -> None:
         """Refuse what does not add up, and sequences that are read out at other steps.
