@@ -79,8 +79,7 @@ class TwoUpdates(Loop):
 
 
 class Behind(Loop):
-    """U → relu → V → + W x: U and V act on what is known at t − 1, W at t. U is made anew in each
-    step, as a weight of a norm."""
+    """U → relu → V → + W x: U and V act on what is known at t − 1; U is made anew in each step."""
 
     SIZES: ClassVar = {"W": X, "U": H, "V": H}
     START = 0.5  # no step reaches it
@@ -270,9 +269,8 @@ def oracle(model, data):
     parts = {}
     for place in range(predictions.shape[1]):
         missed = (predictions[:, place] - targets[:, place]).square().sum() / targets.shape[1]
-        gradients = torch.autograd.grad(
-            missed, list(copies.values()), retain_graph=True, allow_unused=True
-        )
+        every = [*copies.values()]
+        gradients = torch.autograd.grad(missed, every, retain_graph=True, allow_unused=True)
         for (name, time), gradient in zip(copies, gradients, strict=True):
             if gradient is None or time < 0:
                 continue

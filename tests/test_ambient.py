@@ -1,5 +1,4 @@
-"""What surrounds a call: modes, random states, warnings, the interpreter and the machine. None of it
-changes a number, and nothing of it is changed."""
+"""What surrounds a call, as modes and random states, changes no number, and is not changed."""
 
 import copy
 import random

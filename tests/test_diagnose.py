@@ -52,8 +52,7 @@ def test_the_window_ends_at_a_planted_lag(kind, layers):
 
 @pytest.mark.parametrize("kind", ["ConstGate", "GRU", "LSTM+norm"])
 def test_numbers_are_those_of_measure(kind):
-    """Of one of the package's own networks with a loss behind the last step, the halves being the
-    same."""
+    """Of one of the package's own networks with a loss behind the last step, and the same halves."""
 
     def at_end(predictions, targets):
         return (last(predictions) - last(targets)).square().sum()
@@ -92,8 +91,7 @@ def test_windows_do_not_depend_on_the_unit_of_the_loss_or_on_batches(found, monk
 
 
 def test_windows_are_those_of_the_numbers(found):
-    """Read again, plainly: N(ℓ) by the central limit theorem; the longest detected lag whose N(ℓ)
-    is at most N."""
+    """N(ℓ) by the central limit theorem; the longest detected lag whose N(ℓ) is at most N."""
     data = found.data.copy(deep=True)
     data.detected[data.required_interval[1].values.argmin()] = False  # though surely visible
     found = Diagnosis(data)
@@ -116,8 +114,7 @@ def test_windows_are_those_of_the_numbers(found):
 
 
 def test_bands_hold_all_true_ratios_and_know_silence():
-    """Numbers of two lags that depend on one another, of a third that is silent: in 95 % of draws,
-    about."""
+    """In 95 % of draws, of two lags that depend on one another and a third that is silent."""
     rng, held = np.random.default_rng(0), 0
     truth = np.array([[0.3], [0.1], [0]])
     for _ in range(200):

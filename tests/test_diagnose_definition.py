@@ -72,8 +72,7 @@ class Module(diagnosed.Bare):
 
 
 def test_a_module_called_once_a_step_counts_whole_steps_and_bare_matrices_what_is_known():
-    """Eq. (3) counts U h at its step t; by what reaches it, it is a use of step t − 1. Parts of W
-    and b are the same, those of U are one lag apart."""
+    """Eq. (3) counts U h at its step t, one lag apart; parts of W and b are the same."""
     model = Module()
     data = inputs_of(model)
     whole = route(model, data, step=model.step)

@@ -80,9 +80,6 @@ def test_entries_of_one_row_have_one_time():
     """But for those that no step reaches: they have the time of their row."""
     slow = np.stack([T, T // 2 * 2], 1)
     dead = np.stack([T, np.full(STEPS, -1)], 1)
-    assert [row_axes(last) for last in (np.maximum.outer(T, T), slow, dead)] == [
-        (0, 1),
-        (0, 1),
-        (0,),
-    ]
+    axes = [row_axes(last) for last in (np.maximum.outer(T, T), slow, dead)]
+    assert axes == [(0, 1), (0, 1), (0,)]
     np.testing.assert_array_equal(spread(dead), np.stack([T, T], 1))

@@ -66,9 +66,8 @@ class Experts(Recurrent):
     def forward(self, x):
         h = self.rnn(x)[0]
         chosen = x[..., 0] > 0
-        return self.show(
-            torch.zeros_like(h).masked_scatter(chosen[..., None], self.expert(h[chosen]))
-        )
+        made = torch.zeros_like(h).masked_scatter(chosen[..., None], self.expert(h[chosen]))
+        return self.show(made)
 
 
 class Mapped(Attends):
@@ -167,6 +166,7 @@ ENTROPY = {"loss": nn.CrossEntropyLoss()}
 CLASSES_SAID = {"loss": lambda p, y: functional.cross_entropy(p.mT, y)}
 SHORTER = INPUTS, TARGETS[:, 1:]
 BUT_ONE = {"head": lambda y: y[:, :-1]}
+LAMBDA = {"head": lambda h: undecoded.show(h)}
 AT_LAST = {"head": lambda y: y[..., -1]}
 LABELS = CLASSES, CLASSES.where(INPUTS[..., 0] > -1, -100)
 NEXT = CLASSES[:, :-1], CLASSES[:, 1:]
@@ -209,13 +209,7 @@ REFUSED = {
     "no class": (wide, (INPUTS, CLASSES - 1), {}, "out of bounds", (TOKENS, wide, {})),
     "another shape": (net, (INPUTS, ENDS[:, 0]), MSE, "fails on", (LAST, at_end, MSE)),
     "not finite": (net, (INPUTS.log(), TARGETS), {}, "finite", (DATA, net, {})),
-    "a head with parameters": (
-        undecoded,
-        DATA,
-        {"head": lambda h: undecoded.show(h)},
-        "net\\.decode",
-        {"head": undecoded.decode},
-    ),
+    "a head with parameters": (undecoded, DATA, LAMBDA, "net\\.decode", {"head": undecoded.decode}),
     "triples": (net, [(*DATA, TARGETS)], {}, "b\\[:-1\\], b\\[-1\\]", ([DATA], net, {})),
     "inputs alone": (net, INPUTS, {}, "\\(inputs, targets\\)", (DATA, net, {})),
     "lengths": (net, CUT_SHORT, {}, "longest of all", ([DATA, DATA], net, {})),

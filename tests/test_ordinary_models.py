@@ -230,10 +230,8 @@ class TCN(nn.Module):
     def __init__(self):
         super().__init__()
         self.convs = nn.ModuleList()
-        for dilation in (1, 2):
-            conv = nn.Conv1d(
-                1 if dilation == 1 else 8, 8, 3, padding=2 * dilation, dilation=dilation
-            )
+        for width, dilation in ((1, 1), (8, 2)):
+            conv = nn.Conv1d(width, 8, 3, padding=2 * dilation, dilation=dilation)
             self.convs.append(weight_norm(conv))
         self.lin = nn.Linear(8, 2)
 
@@ -312,6 +310,7 @@ NOTED = torch.rand(COUNT, STEPS, 1, generator=GENERATOR)
 RESETS = (torch.rand(COUNT, STEPS, generator=GENERATOR) < 0.05).float()
 FEATURES = drawn(COUNT, STEPS, 4)
 EVENTS = (torch.rand(STEPS, COUNT, 10, generator=GENERATOR) < 0.3).float()
+ENCODED = {"input_ids": TOKENS[0]}
 CHANNELS_FIRST = SERIES.mT.contiguous()
 
 # the model, what its users have, and what they say besides
@@ -329,11 +328,7 @@ MODELS = {
     "tsai": (LSTMFCN, lambda: (CHANNELS_FIRST, CLASS), {"time_axis": 2}),
     "speechbrain": (CRDNN, lambda: (FEATURES, SPOKEN), {"loss": ctc}),
     "cleanrl": (Agent, lambda: ((SERIES, RESETS), (later(SERIES), NOTED)), {"loss": weighted}),
-    "transformers": (
-        lambda: GPT(is_dictionary=True),
-        lambda: ({"input_ids": TOKENS[0]}, TOKENS[1]),
-        {},
-    ),
+    "transformers": (lambda: GPT(is_dictionary=True), lambda: (ENCODED, TOKENS[1]), {}),
     "minGPT": (GPT, lambda: TOKENS, {}),
     "S4D": (S4D, lambda: (SERIES, later(SERIES)), {"parameters": ["enc", "mix", "dec"]}),
     "Mamba": (Mamba, lambda: TOKENS, {}),

@@ -157,7 +157,8 @@ class Recurrent(Route):
         _, calls = self._called(self.data.inputs[torch.arange(3)])
         self._require(is_chain(calls))
         given = calls[0].given
-        self._require(all(part.is_floating_point() for part in tensors_in(given)))
+        for part in tensors_in(given):  # a state of each sequence, and of no other rows
+            self._require(part.is_floating_point() and len(part) == 3)
         self.recurrence = as_steps(self.step, given)
         self.kind = type(module).__name__
         n_states = self.data.length * self.recurrence.state_size

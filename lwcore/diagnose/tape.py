@@ -169,8 +169,7 @@ class Tape(Survey):
                 outputs.append(place)
         if not outputs:
             return made  # a shape, what no gradient is followed in, or what was taken
-        leads_nowhere = self.steps.get(self.n_functions)
-        if leads_nowhere and not any(map(torch.any, tensors_in(given))):  # U·0
+        if self.steps.get(self.n_functions) and not any(map(torch.any, tensors_in(given))):  # U·0
             return made
         call = Call(function, held, spec, outputs, self.n_functions not in self.steps)
         self.names.append(call.name)
