@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.recordings import clock, dose, stacked, tangent_kernel, visibility
-from benchmarks.recordings.learners import Learner, Regression
+from benchmarks.recordings.learners import TASKS, Learner, Regression
 from book.chapters.dose import Condition
 from tests.built_book import ROOT
 from tests.networks import flat
@@ -88,6 +88,18 @@ def test_the_whole_is_the_gradient_of_each_sequence(monkeypatch):
         size = expected.norm().item()
         torch.testing.assert_close(whole[n], expected, rtol=1e-9, atol=1e-12 * size)
     assert 0 < part.norm() < whole.norm()
+
+
+def test_recall_has_no_signal_in_recurrent_weights(monkeypatch):
+    monkeypatch.setattr(visibility, "SEQUENCES", 6)
+    condition = Condition("ConstGate", 0.34, "recall", 20)
+    learner = Learner(condition, TASKS["recall"](20), 11)
+    part, whole = visibility.gradients(learner, condition, 11)
+    sizes = [weights.numel() for weights in learner.cell.parameters()]
+    _, recurrent, _ = part.split(sizes, dim=1)
+    assert part.any()
+    assert not recurrent.any()  # the state is zero when the symbol comes in
+    assert whole.split(sizes, dim=1)[1].any()
 
 
 def test_a_kernel_explains_what_the_dual_problem_says():
