@@ -45,7 +45,9 @@ def test_every_link_within_the_book_leads_somewhere():
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_shows_all_its_checked_outputs(name):
+def test_a_notebook_shows_all_its_figures_and_checked_outputs(name):
+    captioned = ["figure" in cell.metadata.get("mystnb", {}) for cell in cells(name)]
+    assert len(article(name).select(".cell_output figcaption")) == sum(captioned)
     tags = [set(cell.metadata.get("tags", [])) for cell in cells(name)]
     checked = [one for one in tags if "nbval-check-output" in one and "remove-cell" not in one]
     assert len(article(name).select(".cell.tag_nbval-check-output .cell_output")) == len(checked)
