@@ -22,7 +22,7 @@ from lwcore.signatures import require
 # for `torch.autograd.grad`: 0 in what is not used
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 TRIED = 8  # sequences on which a model is tried
-SURVEYED = 32  # on which it is looked at what data move
+SURVEYED = 37  # on which it is looked at what data move: a prime, that no other axis has
 RUN = 64  # sequences that the model alone is run on at a time
 HELD = 2**23  # numbers in the predictions that are held at a time
 _AHEAD = 4  # a fraction of the steps: so many may all predictions look ahead
