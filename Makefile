@@ -32,6 +32,7 @@ $(STAMP): pyproject.toml constraints.txt | made-here
 	@UV_FIND_LINKS=$(FIND_LINKS) \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[book,test]'
 	@echo '$(CURDIR)' > $@
+	@$(BIN)/python -c 'import torch._dynamo' &  # compiled while Sphinx starts: kernels take it from there
 
 # A page that warned would not be read again, and the next build would pass: after a failure all pages are read afresh.
 book: $(STAMP) ## build the book into _build/html (warnings are errors)

@@ -19,9 +19,11 @@ from threading import Lock
 from jupyter_client.provisioning import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-LIBRARIES = """IPython ipykernel.kernelapp jaxtyping numpy scipy.stats scipy.optimize scipy.integrate
-pandas xarray h5netcdf dask.array pydantic rich torch torch._inductor.config torch._dynamo
-torch._decomp.decompositions_for_jvp numba matplotlib.pyplot altair"""
+# torch comes last: where nothing is compiled yet, `make` has it compiled meanwhile.
+LIBRARIES = """IPython ipykernel.kernelapp numpy scipy.stats scipy.optimize scipy.integrate pandas
+pandas.io.formats.html xarray h5netcdf.legacyapi dask.array pydantic rich.progress numba altair
+matplotlib.pyplot matplotlib.backends.backend_svg jaxtyping torch torch._inductor.config
+torch._dynamo torch._decomp.decompositions_for_jvp"""
 ONE_AT_A_TIME = Lock()
 
 
@@ -92,7 +94,9 @@ def serve():
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # a kernel ends when its parent does
     for name in LIBRARIES.split():
         import_module(name)
-    import_module("numba").njit(lambda: 0)()  # else each kernel would ready the compiler again
+    # else each kernel would ready the compiler and the models again
+    import_module("numba").njit(lambda: 0)()
+    import_module("pydantic").create_model("Ready")
     # imported outside of a kernel, pandas cuts tables to the width of a terminal
     import_module("pandas").set_option("display.max_columns", 20)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what ended is not waited for

@@ -9,6 +9,7 @@ are filled in when a page is written: no page holds a verdict or a number of its
 """
 
 import re
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -70,22 +71,15 @@ class ClaimRole(SphinxRole):
     """One badge for the claims behind a sentence, each of them once in the book."""
 
     def run(self):
-        """Set the badge; an error if there is no such claim, or if it has a place already."""
+        """Set the badge; an error if there is no such claim."""
         names = [name.strip() for name in self.text.split(",")]
         for name in names:
-            places = claim_places(self.env)
             if name not in registry():
-                return self.refused(name, "there is none of that name")
-            if name in places:
-                return self.refused(name, f"it has a badge in {places[name]} already")
-            page = self.env.metadata[self.env.docname]  # Sphinx empties it when the page is read
-            page.setdefault("claims", []).append(name)
+                message = f"claim {name!r}: there is none of that name"
+                return [], [self.inliner.reporter.error(message, line=self.lineno)]
+        page = self.env.metadata[self.env.docname]  # Sphinx empties it when the page is read
+        page.setdefault("claims", []).extend(names)
         return [badge(claims=names)], []
-
-    def refused(self, name, why):
-        """Report an error, with its line, in the place of the badge."""
-        message = f"claim {name!r}: {why}"
-        return [], [self.inliner.reporter.error(message, line=self.lineno)]
 
 
 class MeasuredRole(SphinxRole):
@@ -163,6 +157,11 @@ def measure(app, env):
     for name in registry():
         if name not in by_name:
             log.warning("claim %r is measured in no chapter", name, type="ledger")
+    badges = [name for page in env.metadata.values() for name in page.get("claims", ())]
+    for name, count in Counter(badges).items():
+        if count > 1:  # `claim_places` names the last of them
+            place = claim_places(env)[name]
+            log.warning("claim %r has %d badges", name, count, location=place, type="ledger")
     old = getattr(env, "outcomes", {})
     env.outcomes = {name: by_name[name] for name in registry() if name in by_name}
     return [] if old == env.outcomes else sorted(env.all_docs)

@@ -1,6 +1,8 @@
 """What the book asks of Sphinx beyond Jupyter Book: pages and charts that load nothing from
 elsewhere."""
 
+import atexit
+import gc
 import os
 import re
 from pathlib import Path
@@ -136,6 +138,9 @@ def bring_charts(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Connect them."""
+    # A build keeps what it makes: looking for what could be freed takes ten seconds of it.
+    gc.set_threshold(500_000)
+    atexit.register(gc.freeze)
     app.add_config_value("page_assets", "", "html")
     app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)

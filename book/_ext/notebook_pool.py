@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import executed
+from forked_kernels import forking_process
 from nbclient.exceptions import CellExecutionError
 
 # Short texts that compute for long.
@@ -89,6 +90,8 @@ def cores():
 def setup(app):
     """Connect it."""
     app.executions = {}  # that were begun, by page
+    if sys.platform == "linux" and not executed.STORE.exists():  # in a new clone all are to come
+        forking_process()
     app.connect("env-get-outdated", changed)
     app.connect("env-before-read-docs", begin)
     app.connect("env-purge-doc", wait)
