@@ -26,7 +26,6 @@ from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
-TIMEOUT = 900
 OURS = ("lwcore", "book", "benchmarks", "notebooks")
 RECORDED = ("lwcore/configs", "book/results")
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else each kernel warns
@@ -169,7 +168,7 @@ def run(notebook, folder):
         framed,
         resources={"metadata": {"path": str(folder)}},
         config=ENCRYPTED,
-        timeout=TIMEOUT,
+        timeout=900,
         kernel_name="python3",
         record_timing=False,
     )

@@ -5,7 +5,10 @@ import atexit
 import gc
 import os
 import re
+from functools import cache
 from pathlib import Path
+
+from pybtex import plugin
 
 ROOT = Path(__file__).parents[2]
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
@@ -130,7 +133,6 @@ def bring_charts(app, pagename, templatename, context, doctree):
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     bundle = Path(app.outdir) / "_static" / f"vega-lite-{version}.js"
     if not bundle.exists():
-        bundle.parent.mkdir(parents=True, exist_ok=True)
         bundle.write_text(f"(() => {{{vl_convert.javascript_bundle(vl_version=version)}}})();")
     app.add_js_file(bundle.name, loading_method="defer")
     app.add_js_file("charts.js", loading_method="defer")
@@ -141,6 +143,8 @@ def setup(app):
     # A build keeps what it makes: looking for what could be freed takes ten seconds of it.
     gc.set_threshold(500_000)
     atexit.register(gc.freeze)
+    # Else all that is installed is looked through for each citation.
+    plugin.find_plugin = cache(plugin.find_plugin)
     app.add_config_value("page_assets", "", "html")
     app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)

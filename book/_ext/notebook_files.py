@@ -11,8 +11,6 @@ from pathlib import Path
 import executed
 import nbformat
 
-ROOT = Path(__file__).parents[2]
-
 NEEDS = """\
 *From the living paper on the learnability window, page `{page}`.* This notebook needs a checkout of the book's repository, with the
 package `lwcore` installed from it: `make book` does that, and so does `pip install -c constraints.txt -e '.[book]'` in an environment of
@@ -30,7 +28,7 @@ os.chdir(Path(lwcore.__file__).parents[1] / "{folder}")  # the checkout: recorde
 
 def notebook(page: str):
     """Make the notebook of a page, without outputs; None if the page is no notebook."""
-    source = ROOT / f"{page}.md"
+    source = executed.ROOT / f"{page}.md"
     if not source.exists() or not executed.is_notebook(source):
         return None
     without_outputs = executed.read(source)

@@ -17,6 +17,8 @@ import executed
 from forked_kernels import forking_process
 from nbclient.exceptions import CellExecutionError
 
+# That this process may use: a container or a queue often grants a few of many.
+CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 # Short texts that compute for long.
 FIRST = {"book/browse", "book/intro", "notebooks/03_bptt", "notebooks/08_robust_averaging"}
 
@@ -51,7 +53,7 @@ def begin(app, env, docnames):
         if page in docnames and executed.key(path) is None:
             paths[page] = path
     waiting = sorted(paths, key=lambda page: (page not in FIRST, -paths[page].stat().st_size))
-    pool = ThreadPoolExecutor(cores())
+    pool = ThreadPoolExecutor(CORES)
     app.executions = {page: pool.submit(execute, paths[page]) for page in waiting}
     pool.shutdown(wait=False)
     docnames[:] = [page for page in docnames if page not in paths] + waiting
@@ -71,20 +73,13 @@ def write_side_by_side(app, env):
     This one prepares pages for the others: with few at a time no other waits for long.
     """
     if sys.platform == "linux":
-        app.parallel = 4 * cores()
+        app.parallel = 4 * CORES
 
 
 def execute(path):
     """Execute a notebook; one that fails is left to myst-nb."""
     with suppress(CellExecutionError):
         executed.executed(path)
-
-
-def cores():
-    """Count the cores that this process may use: a container or a queue often grants a few of many."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def setup(app):

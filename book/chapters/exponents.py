@@ -18,7 +18,6 @@ Array = NDArray[np.float64]
 
 _ROUNDS = 60  # of the fit, at the most
 _CLOSE = 1e-9  # a gain of the log-likelihood at which the fit ends
-_LOG_ROOT = np.log(np.sqrt(2 * np.pi))  # of the normal density
 
 
 def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
@@ -71,7 +70,7 @@ class _Censored(NamedTuple):
         with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
             log_inside = log_above + np.log1p(-np.exp(log_below - log_above))
             total = np.nan_to_num((self.weights[draws] * log_inside).sum(1), nan=-np.inf)
-            density = np.exp(-(z**2) / 2.0 - _LOG_ROOT - log_inside)
+            density = np.exp(-(z**2 + math.log(math.tau)) / 2 - log_inside)
         signs = np.array([-1.0, 1.0])[:, None, None]  # a higher lower end leaves less room
         return total, density * signs, np.where(np.isfinite(z), z, 0)
 

@@ -7,7 +7,6 @@ Cauchy law. The paper's laws have a mean, so α above 1; the law itself is compu
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -28,9 +27,8 @@ Scale = Annotated[
 Location = Annotated[
     float, Range("a number from −1e150 to 1e150", lambda loc: -LARGEST <= loc <= LARGEST)
 ]
-_AT_MEDIAN = -30.0  # in log x: so near, all is as at the median, to rounding
+_AT_MEDIAN = -60.0  # in log x: nearer is no float but ½
 _FAR_OUT = 230.0  # in log x: so far out, all is a power of x, to rounding
-_NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
@@ -156,38 +154,48 @@ class SymmetricStable:
 def _upper_quantile(alpha: float, probability: Array) -> Array:
     """Return the distance of quantiles from the median at unit scale, in any shape; not below 0.
 
-    Far out the law is a power of x; near the median, where the tail is nearly ½, the probability
-    between median and quantile is what counts; between the two a root is found, in log odds.
+    Far out the law is a power of x; else a root is found.
     """
     tail = np.minimum(probability, 1 - probability)
     if alpha == 2:
         return np.sqrt(2) * np.abs(special.ndtri(tail))
-    law: Any = standard_law(alpha)
     from_median = np.abs(probability - 0.5).ravel()  # to the last digit
     flat_tail = tail.ravel()
     pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
-    with np.errstate(divide="ignore"):  # at a tail of 0, and at the median
+    with np.errstate(divide="ignore"):  # at a tail of 0
         log_x = np.log(pareto / flat_tail) / alpha
-        nearest = law.near_end / 2 * law.near[DENSITY][-1]
-        is_near = from_median < min(_NEAR_HALF, nearest)
-        log_x[is_near] = np.log(law.to_median(from_median[is_near]))
-    inner = np.flatnonzero((log_x < _FAR_OUT) & ~is_near)
+    log_x[from_median == 0] = -np.inf
+    inner = np.flatnonzero((log_x < _FAR_OUT) & (from_median > 0))
     if inner.size:
-        log_x[inner] = _inner_quantile(law, flat_tail[inner])
+        log_x[inner] = _inner_quantile(alpha, flat_tail[inner], from_median[inner])
     with np.errstate(over="ignore"):
         return np.exp(log_x).reshape(probability.shape)[()]
 
 
-def _inner_quantile(law: Callable[[Array, int], Array], tail: Array) -> Array:
-    """Return log x with ``P(X > x) = tail`` at unit scale, neither far out nor at the median."""
-    from scipy.optimize import elementwise  # here, as its import costs more than all of this module
+def _inner_quantile(alpha: float, tail: Array, from_median: Array) -> Array:
+    """Return log x with ``P(X > x) = tail`` and ``P(0 < X < x) = from_median``, at unit scale.
 
-    def excess(log_x: Array, wanted: Array) -> Array:
-        """Return how far the tail is from the one wanted, in log odds: nearly a straight line."""
-        tail = law(np.exp(log_x), TAIL)
-        return np.log(wanted / (0.5 - wanted)) - np.log(tail / (0.5 - tail))
-
-    return elementwise.find_root(excess, (_AT_MEDIAN, _FAR_OUT), args=(tail,)).x
+    Newton's steps in log odds, which are nearly a straight line in log x; where one leaves the
+    bracket, it is halved instead.
+    """
+    law: Any = standard_law(alpha)
+    wanted = np.log(tail / from_median)
+    low = np.full_like(tail, _AT_MEDIAN)
+    high = np.full_like(tail, _FAR_OUT)
+    log_x = np.zeros_like(tail)
+    step = np.inf
+    while np.max(np.abs(step)) > 1e-13:  # the next one is lost in rounding
+        x = np.exp(log_x)
+        beyond = law(x, TAIL)
+        within = law.from_median(x)
+        off = wanted - np.log(beyond / within)  # above 0 where x is too large
+        low = np.where(off < 0, log_x, low)
+        high = np.where(off > 0, log_x, high)
+        newton = log_x - 2 * off * beyond * within / (x * law(x, DENSITY))
+        is_within = (low < newton) & (newton < high)
+        step = np.where(is_within, newton, (low + high) / 2) - log_x
+        log_x = log_x + step
+    return log_x
 
 
 def _unit_divergence(alpha: float, h: float) -> float:

@@ -163,14 +163,6 @@ class _Stable:
         near = np.minimum(x, self.near_end)
         return np.where(x < self.near_end, -near * self._off_median(near), 0.5 - self(x, TAIL))
 
-    def to_median(self, probability: Array) -> Array:
-        """Return the x with a probability ``P(0 < X < x)``, for x below half of `near_end`."""
-        x = probability / self.near[DENSITY][-1]
-        for _ in range(6):  # by Newton
-            missing = probability + x * self._off_median(x)
-            x = x + missing / self._near(x, DENSITY)
-        return x
-
     def _off_median(self, x: Array) -> Array:
         """Return the quotient ``(P(X > x) − ½)/x`` below `near_end`."""
         return np.polyval(self.near[TAIL], x**2)
