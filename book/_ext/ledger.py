@@ -181,7 +181,7 @@ def fill_in(app, doctree, docname):
         if len(names) == 1:
             node.replace_self(badge_of(app, docname, names[0]))
         else:
-            unfold_behind(paragraph_of(node), claims_behind(app, docname, names))
+            unfold_behind(node, claims_behind(app, docname, names))
             node.replace_self(common_badge(app, names))
     for node in list(doctree.findall(measured)):
         outcome = app.env.outcomes.get(node["claim"])
@@ -272,17 +272,11 @@ def claims_behind(app, docname, names):
     return nodes.container("", listed, fold, classes=["claims"], ids=[f"behind-{names[0]}"])
 
 
-def paragraph_of(node):
-    """Find the paragraph, or what else holds the text, in which something stands."""
+def unfold_behind(node, unfolded):
+    """Put what a badge unfolds behind the paragraph, or what else holds the badge's text."""
     while isinstance(node.parent, nodes.TextElement):
         node = node.parent
-    return node
-
-
-def unfold_behind(paragraph, unfolded):
-    """Put what a badge unfolds behind the paragraph of its sentence."""
-    siblings = paragraph.parent
-    siblings.insert(siblings.index(paragraph) + 1, unfolded)
+    node.parent.insert(node.parent.index(node) + 1, unfolded)
 
 
 def tally_html(app, docname, of):

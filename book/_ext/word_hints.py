@@ -10,20 +10,18 @@ PAGE = "book/notation"
 
 def explain(app, doctree, docname):
     """Give each reference to the glossary its explanation."""
-    links = []
-    for word in doctree.findall(nodes.inline):
-        if "std-term" in word["classes"] and isinstance(word.parent, nodes.reference):
-            links.append(word.parent)
     by_anchor = {}
     for words in app.env.get_doctree(PAGE).findall(glossary):
         for entry in words.findall(nodes.definition_list_item):
             paragraph = next(entry.findall(nodes.paragraph)).astext()
             for term in entry.findall(nodes.term):
                 by_anchor |= dict.fromkeys(term["ids"], paragraph.replace("\n", " "))
-    for link in links:
-        anchor = link.get("refid") or link["refuri"].partition("#")[2]
-        link["classes"].append("word")
-        link["reftitle"] = by_anchor[anchor]
+    for word in doctree.findall(nodes.inline):
+        link = word.parent
+        if "std-term" in word["classes"] and isinstance(link, nodes.reference):
+            anchor = link.get("refid") or link["refuri"].partition("#")[2]
+            link["classes"].append("word")
+            link["reftitle"] = by_anchor[anchor]
 
 
 def setup(app):
