@@ -28,7 +28,7 @@ REST = [
 def sphinx():
     """Make the Sphinx that `make book` makes, which prints warnings alone."""
     settings = {
-        "external_toc_path": str(ROOT / "book" / "_toc.yml"),
+        "external_toc_path": "book/_toc.yml",
         "nitpicky": True,
         "latex_individualpages": False,
     }

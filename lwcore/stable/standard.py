@@ -161,11 +161,8 @@ class _Stable:
     def from_median(self, x: Array) -> Array:
         """Return ``P(0 < X < x)``, near the median without a difference to one half."""
         near = np.minimum(x, self.near_end)
-        return np.where(x < self.near_end, -near * self._off_median(near), 0.5 - self(x, TAIL))
-
-    def _off_median(self, x: Array) -> Array:
-        """Return the quotient ``(P(X > x) − ½)/x`` below `near_end`."""
-        return np.polyval(self.near[TAIL], x**2)
+        within = -near * np.polyval(self.near[TAIL], near**2)
+        return np.where(x < self.near_end, within, 0.5 - self(x, TAIL))
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
