@@ -183,7 +183,7 @@ def _inner_quantile(alpha: float, tail: Array, from_median: Array) -> Array:
     low = np.full_like(tail, _AT_MEDIAN)
     high = np.full_like(tail, _FAR_OUT)
     log_x = np.zeros_like(tail)
-    step = np.inf
+    step = np.full_like(tail, np.inf)
     while np.max(np.abs(step)) > 1e-13:  # the next one is lost in rounding
         x = np.exp(log_x)
         beyond = law(x, TAIL)
