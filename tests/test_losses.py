@@ -101,7 +101,6 @@ def test_a_lag_that_is_not_there_is_detected_in_one_of_100_draws(source, noise, 
 
 
 def test_noise_is_as_large_as_where_all_errors_have_the_usual_size():
-    """Of 40 sequences those without an event lie close together, and say little about the noise."""
     rng = np.random.default_rng(0)
     statistic = 0.01 + 0.001 * rng.standard_normal((1, 40))
     sizes = np.full(40, 0.01)
@@ -130,8 +129,7 @@ def parts(model, data=DATA, **how):
 
 
 def test_labels_that_are_ignored_are_left_out():
-    """−100, whole sequences among them, with classes last or second. The oracle is cross-entropy
-    over what is left, as a sum over sequences."""
+    """−100, whole sequences among them. The oracle sums cross-entropy over what is left."""
     inputs = torch.randint(7, (COUNT, LENGTH), generator=torch.Generator().manual_seed(0))
     wanted = inputs.roll(2, 1)
     wanted[:, :2] = wanted[::3, 6:] = wanted[5] = IGNORED
@@ -150,9 +148,11 @@ def test_labels_that_are_ignored_are_left_out():
 
 
 def test_a_loss_takes_the_one_tensor_that_the_model_gives():
-    """As logits and a cache."""
     wanted = parts(Attends().double())
     cached = Attends(after=lambda p: (p, "a cache")).double()
     for loss in (None, nn.MSELoss(), functional.mse_loss):
         assert torch.equal(parts(cached, loss=loss), wanted)
     torch.testing.assert_close(parts(cached, loss=nn.MSELoss(reduction="none")), LENGTH * wanted)
+    sizes = route(cached, DATA).objective.error_sizes(torch.arange(COUNT))
+    errors = (cached(DATA[0])[0] - DATA[1]).detach().flatten(1)
+    np.testing.assert_allclose(sizes, 2 / LENGTH * errors.norm(dim=1))
