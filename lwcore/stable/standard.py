@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.polynomial import Polynomial, chebyshev, legendre
+from numpy.polynomial import chebyshev, legendre
 from numpy.typing import NDArray
 from scipy import special
 
@@ -278,8 +278,7 @@ def _powers_of_chebyshev(count: int) -> Array:
     """Return the coefficients of the first Chebyshev polynomials, in rows, lowest power first."""
     powers = np.zeros((count, count))
     for degree in range(count):
-        of_degree = chebyshev.Chebyshev.basis(degree).convert(kind=Polynomial).coef
-        powers[degree, : degree + 1] = of_degree
+        powers[degree, : degree + 1] = chebyshev.cheb2poly(np.eye(count)[degree, : degree + 1])
     read_only(powers)
     return powers
 
