@@ -395,7 +395,7 @@ class Diagnosis:
         is_enough = table.enough.isin(ENOUGH)
         is_found = table.enough.isin(DETECTED)
         numbers = table[["lag", "needed", "low", "high"]].clip(1, MOST)  # no number: at the edge
-        axes.vlines("lag", "low", "high", data=numbers[is_found], color=_COLOUR, alpha=0.3, lw=2)
+        axes.vlines("lag", "low", "high", "silver", data=numbers[is_found], label="interval")
         kinds = {
             "these are enough": (is_enough, "o", _COLOUR),
             "needs more sequences": (is_found & ~is_enough, "o", "white"),
@@ -405,18 +405,18 @@ class Diagnosis:
             (dots,) = axes.plot("lag", "needed", marker, data=numbers[chosen], label=words)
             dots.set(color=_COLOUR, markerfacecolor=face, markersize=4, clip_on=False)
         axes.legend(fontsize=8)
-        axes.axhline(self.n_sequences, color="grey", ls="--", lw=1)
+        axes.axhline(self.n_sequences, color="grey", ls="--")
         axes.set(xscale="log", yscale="log", ylim=(1, MOST))
         axes.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
 
     def _draw_windows(self, axes: Axes) -> None:
         """Draw the window against the number of sequences, by both definitions."""
-        budgets = [2**k for k in range(21)]
+        budgets = sorted({self.n_sequences, *(2**k for k in range(21))})
         passage = [self.window(n, "first_passage").steps for n in budgets]
         longest, low, high = np.transpose([self.window(n) for n in budgets])
         axes.step(budgets, passage, where="post", color=_COLOUR, ls="--")
         axes.step(budgets, longest, where="post", color=_COLOUR)
-        axes.fill_between(budgets, low, high, color=_COLOUR, alpha=0.15, lw=0, step="post")
+        axes.fill_between(budgets, low, high, color=_COLOUR, alpha=0.15, step="post")
         axes.set(xscale="log", xlabel="number of sequences N")
         axes.set_ylabel("learnability window $H_N$ (steps)")
 
