@@ -2,7 +2,7 @@ r"""The index from equations to code and back: a table of each paper's equations
 wherever a docstring names one.
 
 Three sources are brought together. ``book/equations.toml`` says in a few words what each equation
-says, which chapters show it, whether a run of an experiment reaches what implements it, and why nothing
+says, which chapters show it, whether an experiment calls what implements it, and why nothing
 implements it where nothing does. A chapter shows
 equation 13 where a formula has it in its tag, as in ``\tag{13}``, ``\tag{9–13}`` or ``\tag{13,
 58}``, or where a line reads ``(paper-eq-13)=``. A function implements it if its docstring has a
@@ -123,7 +123,7 @@ def row(key):
     in_the_code = entry.get("reason")
     if in_the_code is None:
         name = implementations()[key]
-        reach = "on the path of a run" if entry.get("run") else "theory only"
+        reach = entry.get("reach", "theory only")
         in_the_code = f"{{py:obj}}`{name.removeprefix('lwcore.')} <{name}>`, {reach}"
     cells = [in_print(key), entry["says"], ", ".join(chapters), in_the_code]
     return "* - " + "\n  - ".join(cells)

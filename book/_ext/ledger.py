@@ -35,7 +35,7 @@ SIGNS = {
 SHORT = {
     Verdict.HOLDS: "holds",
     Verdict.CONDITION: "on a condition",
-    Verdict.LATER: "in later versions",
+    Verdict.LATER: "corrected later",
     Verdict.MISPRINT: "misprint",
     Verdict.PART: "true in a part",
     Verdict.REFUTED: "refuted",

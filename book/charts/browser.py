@@ -112,7 +112,7 @@ def _panels(results: xr.Dataset) -> tuple[alt.Chart | alt.LayerChart, ...]:
     control = _curves("control", of_noise, "budget", "budgets", "steps", f"datum.h{_CHOSEN}")
 
     at_budget = alt.Chart(alt.sequence(0, 1)).transform_calculate(budget="budget")
-    rule = at_budget.mark_rule(**RULE)
+    rule = at_budget.mark_rule(**RULE | {"color": "black"})
     each_direction = alt.Detail("direction:N")
     dots: dict[str, Any] = {"clip": True, "point": {"size": 12, "aria": False}}
     steps: dict[str, Any] = {"clip": True, "interpolate": "step-after"}

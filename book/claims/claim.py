@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
     HOLDS = "holds"
     CONDITION = "holds under a stated condition"
-    LATER = "holds in later versions only"
+    LATER = "corrected in later versions"
     MISPRINT = "misprint: holds once mended"
     PART = "true in a part found afterwards"
     REFUTED = "refuted as stated"
