@@ -15,8 +15,8 @@ exponent p ``N ∝ (σ/Δ)^p`` has:
 * ``"paper_v2"``, p = α: printed in v1 and v2, with the constant of the mean. For weak signals and
   α below 2 no test can reach it, as N sequences hold at most ``N KL₁/4`` on the sign.
 
-In formulas, h is Δ/σ, the laws at +Δ and −Δ have the densities p₊ and p₋, and
-``L(x) = log p₊(x)/p₋(x)``.
+In formulas, h is Δ/σ, the laws at +Δ and −Δ have the densities p₊ and p₋ and the divergence KL₁,
+and ``L(x) = log p₊(x)/p₋(x)``.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def kl_divergence(
 
     The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"likelihood"``) it is
     ``N KL₁(Δ/σ)``, linear in N for every α; for their ``"mean"``, again SαS but of scale
-    ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
+    ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁(h) is ``SymmetricStable(alpha).kl(2*h)``.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=detector == "likelihood")
     if detector == "mean":
@@ -209,12 +209,10 @@ def lan_divergence(
 ) -> Array:
     """Return the divergence's approximation ``½ I_α (2Δ/σ)² N^(2/p)``, an upper bound, in nats.
 
-    It holds for small shifts, by *local asymptotic normality* (LAN).
-
-    Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `detector`:
-    ``"likelihood"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
-    ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
-    of neither unless α = 2.
+    It holds for small shifts, by *local asymptotic normality* (LAN). Implements Eqs. (32) and
+    (54)–(56) with their constant, under the exponent p of a `detector`: ``"likelihood"`` is the
+    limit of `kl_divergence` for all values, ``"mean"`` for their mean, and ``"paper_v2"`` Eq. (32)
+    as printed, with the largest constant it could have at N = 1, the limit of neither unless α = 2.
     """
     h, n = _in_scales(shift, scale, n_sequences)
     local_shift = h * n ** (1 / rate_exponent(alpha, detector))
@@ -319,7 +317,7 @@ def necessary_sequences(
 ) -> Array:
     """Return the necessary number of sequences, real: with fewer no test has an error of at most ε.
 
-    Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
+    Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁(Δ/σ)/4``, so that
     ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α.
     """
     with np.errstate(divide="ignore", over="ignore"):

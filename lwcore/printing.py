@@ -32,25 +32,25 @@ _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 class Unit(StrEnum):
     """What a number counts or measures."""
 
-    SHARE = "share"  # a part of a whole, printed as a percentage
-    CASES = "cases"  # the share of counted trials in which something happened
-    HITS = "hits"  # the number of counted trials in which something happened
-    POINTS = "points"  # a difference of two shares
-    FACTOR = "factor"  # one thing over another
-    EXPONENT = "exponent"  # a power, or a slope between logarithms
-    COUNT = "count"  # whole things: sequences, networks
-    STEPS = "steps"  # time steps, or steps of training
-    CORRELATION = "correlation"  # between −1 and 1
-    NUMBER = "number"  # R², anything without a unit
-    ROUNDING = "rounding"  # what is left of an identity
+    SHARE = "share"  #: a part of a whole, printed as a percentage
+    CASES = "cases"  #: the share of counted trials in which something happened
+    HITS = "hits"  #: the number of counted trials in which something happened
+    POINTS = "points"  #: a difference of two shares
+    FACTOR = "factor"  #: one thing over another
+    EXPONENT = "exponent"  #: a power, or a slope between logarithms
+    COUNT = "count"  #: whole things, as sequences or networks
+    STEPS = "steps"  #: time steps, or steps of training
+    CORRELATION = "correlation"  #: between −1 and 1
+    NUMBER = "number"  #: R², anything without a unit
+    ROUNDING = "rounding"  #: what is left of an identity
 
 
 class Bracket(StrEnum):
     """What the two ends beside a value are."""
 
-    NONE = "none"  # there are none: a maximum, an exact number
-    INTERVAL = "interval"  # of 95 %
-    RANGE = "range"  # least and largest
+    NONE = "none"  #: there are none, as of a maximum or an exact number
+    INTERVAL = "interval"  #: of 95 %
+    RANGE = "range"  #: least and largest
 
 
 class Numbers(NamedTuple):

@@ -28,7 +28,7 @@ from lwcore.signatures import (
     require,
 )
 
-_MOST_TRIALS = 10**7
+_MOST_TRIALS = 10**7  # SciPy's quantiles of the beta law lose their digits from 10^8 on
 
 
 class Interval(NamedTuple):
@@ -63,7 +63,7 @@ def bootstrap(
         statistic: Given which units are drawn, an array of `count` numbers below `count`, returns a
             number or an array of them.
         count: The number of units.
-        rng: What draws them.
+        rng: What draws them. None draws the same ones at every call.
         draws: How often they are drawn.
 
     Examples:
@@ -127,10 +127,7 @@ def student(values: FiniteReals, level: Share = 0.95) -> Interval:
 
 @checked
 def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
-    """Return the share of trials with a hit, with Clopper and Pearson's exact interval.
-
-    Of 10^7 trials at most: SciPy's quantiles lose their digits from 10^8 on.
-    """
+    """Return the share of hits in up to 10^7 trials, with Clopper and Pearson's exact interval."""
     x = floats("hits", hits)
     require("trials", trials, trials <= _MOST_TRIALS, f"{_MOST_TRIALS:.0e} at most")
     n = floats("trials", trials)

@@ -149,7 +149,7 @@ class Trace:
 
     @property
     def outputs(self) -> Float[Tensor, "B T H"]:
-        """What the readout sees, h_t: the first half of an LSTM's state, all of another cell's."""
+        """What the readout sees, h_t, the first half of an LSTM's state, all of another cell's."""
         return self.history[:, 1:, self.recurrence.shown]
 
     @property
@@ -159,7 +159,7 @@ class Trace:
 
     @cached_property
     def parameters(self) -> Direction:
-        """The parameters of the scan by name, detached: the point at which B_t is taken."""
+        """The parameters of the scan by name, detached, the point at which B_t is taken."""
         return {name: parameter.detach() for name, parameter in self.recurrence.named_parameters()}
 
     @cached_property

@@ -1,22 +1,14 @@
 """From the papers' equations to the code and back: nothing is missing, nothing named that does not
-exist, all links lead somewhere."""
+exist, all links lead somewhere; and what a package gives on has an entry in the reference."""
 
 import inspect
 import re
 import sys
 
 from api_pages import modules, public
-from equation_index import (
-    COMPANION,
-    NAMED,
-    TAG,
-    equations,
-    equations_in,
-    implementations,
-    inventory,
-)
+from equation_index import COMPANION, NAMED, TAG, equations_in, implementations, inventory
 
-from tests.built_book import ROOT
+from tests.built_book import ROOT, article
 
 EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]
 SOURCES = {name: inspect.getsource(sys.modules[name]) for name in modules() if public()}
@@ -25,7 +17,7 @@ SOURCES = {name: inspect.getsource(sys.modules[name]) for name in modules() if p
 def shown_in(chapter):
     """Equations that a chapter shows: in the tag of a formula, or under a target of their own."""
     text = (ROOT / "notebooks" / f"{chapter}.md").read_text()
-    tagged = {equation for tag in TAG.finditer(text) for equation in equations(tag)}
+    tagged = set(equations_in(TAG, text))
     return tagged | set(re.findall(r"^\(paper-eq-([\w-]+)\)=$", text, re.MULTILINE))
 
 
@@ -45,3 +37,11 @@ def test_chapters_show_the_equations_that_the_inventory_says():
 def test_docstrings_name_equations_that_exist():
     for module, source in SOURCES.items():
         assert set(equations_in(NAMED, source)) <= set(EQUATIONS), module
+
+
+def test_every_exported_name_has_an_entry_in_the_reference():
+    entries = {place["id"] for place in article("book/api/index").select("[id]")}
+    for module in SOURCES:
+        for name in getattr(sys.modules[module], "__all__", ()):
+            exported = f"{module}.{name}"
+            assert {exported, f"module-{exported}"} & entries, exported

@@ -4,6 +4,7 @@ module names, and each name once, where a reader imports it."""
 import inspect
 import re
 import sys
+from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,10 +30,10 @@ def modules() -> list[str]:
     return [name for name in names if "._" not in name]
 
 
-def exported(module: str) -> set[str]:
-    """List the names that the package around a module gives on as its own."""
-    package = module.rpartition(".")[0]
-    return set(getattr(sys.modules.get(package), "__all__", ()))
+def is_given_on(module: str, name: str, value: Any) -> bool:
+    """Tell whether the package around a module gives a value of it on as its own."""
+    package = sys.modules.get(module.rpartition(".")[0])
+    return name in getattr(package, "__all__", ()) and getattr(package, name) is value
 
 
 @cache
@@ -45,7 +46,7 @@ def public() -> dict[str, Any]:
             if name.startswith("_") or not is_own or not callable(value):
                 continue
             package = module.__name__.rpartition(".")[0]
-            place = package if name in exported(module.__name__) else module.__name__
+            place = package if is_given_on(module.__name__, name, value) else module.__name__
             found[f"{place}.{name}"] = value
             members = vars(value) if isinstance(value, type) else {}
             for member, function in members.items():
@@ -64,18 +65,15 @@ def types_of(module: ModuleType) -> dict[str, str]:
         if get_origin(value) is Literal:
             choices = ", ".join(f"``{choice!r}``" for choice in get_args(value))
             found[name] = f"one of {choices}"
-        elif hasattr(value, "__metadata__") and hasattr(value.__metadata__[-1], "description"):
-            found[name] = value.__metadata__[-1].description
+        elif description := getattr(getattr(value, "__metadata__", [0])[-1], "description", ""):
+            found[name] = description
         elif re.match(r"(Float|Callable|tuple)\[|Tensor \| ", match[3] or ""):
             found[name] = f"``{match[3]}``"
     return found
 
 
 def describe(app, what, name, obj, options, lines):
-    """Add a module's types to its docstring, and the fields of a configuration to its own.
-
-    pydantic keeps their descriptions in the code.
-    """
+    """Add types to a module's docstring, and to a class's its own constructor, or its fields."""
     if what == "module":
         for alias, meaning in types_of(obj).items():
             lines += ["", f".. py:type:: {alias}", "", f"   {meaning}", ""]
@@ -85,16 +83,20 @@ def describe(app, what, name, obj, options, lines):
             written |= vars(base).get("__annotations__", {})
         lines.append("Attributes:")
         for key, field in obj.model_fields.items():
-            if field.description:
-                kind = re.sub(r"Annotated\[(.*), _LIST\]", r"\1", written[key])
-                lines.append(f"    {key} (``{kind}``): {field.description}")
+            kind = re.sub(r"Annotated\[(.*), _LIST\]", r"\1", written[key])
+            default = "" if field.is_required() else f" = {field.default!r}"
+            lines.append(f"    {key} (``{kind}{default}``): {field.description or ''}")
         lines.append("")
+    elif what == "class" and "__init__" in vars(obj):
+        lines += inspect.cleandoc(obj.__init__.__doc__ or "").split("\n")
 
 
 def signature_as_written(app, what, name, obj, options, signature, returned):
     """Write a signature as the code has it: ``Lags`` and ``Float[Tensor, "B T D"]``."""
     if what not in ("class", "function", "method") or signature is None:
         return None
+    if what == "class" and issubclass(obj, Enum):
+        return "", None  # its members stand below
     if what == "class" and issubclass(obj, BaseModel):
         return f"(*, {', '.join(obj.model_fields)})", None  # their types stand below
     try:
@@ -108,25 +110,23 @@ def signature_as_written(app, what, name, obj, options, signature, returned):
 
 def leave_out(app, what, name, obj, skip, options):
     """Leave out names that the package gives on, and what pydantic and named tuples add."""
-    if what == "module" and name in exported(app.env.temp_data["autodoc:module"]):
-        return True
+    elsewhere = what == "module" and is_given_on(app.env.temp_data["autodoc:module"], name, obj)
     docstring = getattr(obj, "__doc__", None) or ""
     added = name == "model_config" or docstring.startswith("Alias for field number")
-    return True if added else None  # None: as autodoc would have it
+    return True if elsewhere or added else None  # None: as autodoc would have it
 
 
 def find_type(app, env, node, content):
-    """Lead from a type in a signature to its entry, in whatever module of the package that is."""
+    """Lead from a type, or a function, to its entry, in whatever module of the package that is."""
     target = node.get("reftarget", "")
-    if node.get("refdomain") != "py" or not target or "." in target:
-        return None
     domain = env.get_domain("py")
     entries = [name for name in domain.objects if name.endswith(f".{target}")]
+    kinds = [domain.objects[name].objtype for name in entries]
+    if node.get("refdomain") != "py" or not (target[:1].isupper() or kinds == ["function"]):
+        return None  # an argument, perhaps, which has the name of a class's member
     own = f"{node.get('py:module')}.{target}"
-    entries = [own] if own in entries else entries
-    if len(entries) != 1:
-        return None
-    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entries[0], node, content)
+    entry = own if own in entries else (entries or [target])[0]
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, content)
 
 
 def drop_links_back(app, pagename, templatename, context, doctree):

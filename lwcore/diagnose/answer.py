@@ -53,13 +53,13 @@ _MAY_BE_LEARNED = (
 class Verdict(StrEnum):
     """Whether so many sequences are enough for a lag."""
 
-    FOURFOLD = "yes, fourfold"
-    ENOUGH = "yes"
-    LIKELY = "likely"
-    TOO_FEW = "not enough"
-    UNKNOWN = "none found, read more"
-    NO_SIGNAL = "none found"
-    NO_GRADIENT = "no gradient there"
+    FOURFOLD = "yes, fourfold"  #: at least four times the upper end of N(ℓ)'s interval
+    ENOUGH = "yes"  #: at least the upper end
+    LIKELY = "likely"  #: at least N(ℓ)
+    TOO_FEW = "not enough"  #: a signal is found, and N(ℓ) is more
+    UNKNOWN = "none found, read more"  #: no signal is found, and too few were read to say more
+    NO_SIGNAL = "none found"  #: no signal is found in as many or more
+    NO_GRADIENT = "no gradient there"  #: this part of the gradient is exactly 0
 
 
 ENOUGH = (Verdict.FOURFOLD, Verdict.ENOUGH, Verdict.LIKELY)

@@ -102,7 +102,7 @@ def diagnose(
     **The time of a value is the last input step that reaches it.** It is measured: that step is
     exchanged for the step of another sequence, and the value moves in some sequence. A use of a
     parameter has the time of what it gives, a prediction its own; a lag is the difference of the
-    two. Of one recurrence, `torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or a module
+    two. Of one recurrence, `torch.nn.LSTM`, ``GRU``, ``RNN``, a cell of `lwcore.cells`, or a module
     that is called once a step as ``state = module(x, state)``, the lag is that of Eq. (3): steps of
     the module back from the state that the prediction is made of.
 
@@ -115,8 +115,7 @@ def diagnose(
 
     Args:
         model: A causal model in eval mode. It runs as it is. If it is one recurrence and all else
-            acts within a step, its states are followed; any other is read by the uses of its
-            parameters (`lwcore.diagnose.uses`).
+            acts within a step, its states are followed; else the uses of its parameters are read.
         batches: Pairs (inputs, targets), a tuple of two as one pair, or a map-style dataset of
             single ones: independent sequences that a trained network has not seen. Inputs are a
             tensor (B, T, …), or a tuple or dictionary of tensors, which the model gets in their own

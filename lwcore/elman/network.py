@@ -136,7 +136,7 @@ class ElmanNetwork:
 
     @property
     def repeats(self) -> int:
-        """Copies of its first neurons: 2 at a symmetric start of which the half is even, else 1."""
+        """Copies of its first neurons, 2 at a symmetric start of which the half is even, else 1."""
         first, second = np.split(self.parameters, 2)
         c, opposite = np.split(self.readout, 2)
         is_symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)

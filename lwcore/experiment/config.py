@@ -159,7 +159,7 @@ class Config(_Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
     description: str = Field(pattern=r"^[^\x00]*$", description="What it is for.")
-    models: Distinct[Model] = Field(description="Cells.")
+    models: Distinct[Model] = Field(description="Cells. MinGRU and MinLSTM cannot be run.")
     seeds: Distinct[Seed] = Field(description="All models of one share its task and sequences.")
     task: TaskSettings = Field(description="The task.")
     network: NetworkSettings = Field(description="Size and start of the cells.")
@@ -263,7 +263,7 @@ class Config(_Section):
 
     @property
     def members(self) -> list[tuple[Model, int]]:
-        """The (model, seed) pairs, models outside: one network each."""
+        """The (model, seed) pairs, one for each network; all seeds of a model stand together."""
         return [(model, seed) for model in self.models for seed in self.seeds]
 
     @property

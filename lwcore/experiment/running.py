@@ -58,9 +58,8 @@ def run(
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used; a warning says if other code made it. Another
-    configuration's result is overwritten only where `resume` is False.
-
-    With axes the loss of every step is not kept.
+    configuration's result is overwritten only where `resume` is False. With axes the loss of every
+    step is not kept.
 
     Args:
         executor: Where members run; in this process if None. Use `process_pool`, or any
@@ -69,6 +68,11 @@ def run(
         resume: Whether to go on from what is there, and to return a result that is there.
         directory: Folder of the result; nothing is kept if None.
         progress: Whether to draw a bar.
+
+    Examples:
+        >>> quick = Config.named("quick").replace(seeds=[0], training={"steps": 10}, measured=False)
+        >>> run(quick, progress=False).test_loss.dims
+        ('model', 'seed')
     """
     if directory is None:
         with tempfile.TemporaryDirectory() as folder:

@@ -48,16 +48,16 @@ _DISTANCE_POINTS = 20  # frequencies up to 4 over the scale, where the weight ha
 class StableFit:
     """A symmetric stable law fitted to samples; arrays, an entry a column, where these were 2-D."""
 
-    alpha: Array  # in [0.51, 2]; NaN where there is none, as of samples with many ties
-    scale: Array  # in the units of the data, as is `loc`; NaN without `alpha`, 0 without a spread
+    alpha: Array  #: in [0.51, 2]; NaN where there is none, as of samples with many ties
+    scale: Array  #: in the units of the data, as is `loc`; NaN without `alpha`, 0 without a spread
     loc: Array
-    alpha_interval: tuple[Array, Array]  # the ends of its 95 % interval, in [0.51, 2]
+    alpha_interval: tuple[Array, Array]  #: the ends of its 95 % interval, in [0.51, 2]
     method: str
-    reason: NDArray[np.str_]  # why the estimate cannot be taken at face value; empty where it can
+    reason: NDArray[np.str_]  #: why the estimate cannot be taken at face value; empty where it can
 
     @property
     def reliable(self) -> NDArray[np.bool_]:
-        """Whether the estimate can be taken at face value."""
+        """Whether the estimate can be taken at face value; never of fewer than 200 samples."""
         return self.reason == ""
 
 
@@ -81,11 +81,11 @@ def fit(samples: FiniteReals, method: Method = "mcculloch") -> StableFit:
     * ``"ecf"``, from the characteristic function: nearly as sharp as the likelihood, at once for
       all columns.
 
-    No result depends on the unit of the data. A stable law has no value that comes again and again.
-    There is no ``alpha``, and no ``scale``, where a share of the samples above 1/√n, which no
-    sampling error hides, lies at values that come three times or more (a unit that is off, clipped
-    or coarsely rounded numbers), or where a quarter has a copy. Both estimators presume that the
-    law is stable: a product of two Gaussians also gets an ``alpha`` below 2. Ask `goodness_of_fit`.
+    No result depends on the unit of the data. A stable law has no value that comes again and again:
+    ``alpha`` and ``scale`` are NaN where more than a quarter of the samples have a copy, or more
+    than 1/√n, beyond sampling error, two copies or more (a unit that is off, clipped or coarsely
+    rounded numbers). Both estimators presume that the law is stable: a product of two Gaussians
+    also gets an ``alpha`` below 2. Ask `goodness_of_fit`.
 
     Examples:
         >>> law = SymmetricStable(alpha=1.5, scale=2.0)

@@ -12,13 +12,8 @@ PAGES = ["genindex", "search", "_modules/lwcore/transport", *DOCUMENTS]
 HEAVIEST = 3_000_000  # bytes, unpacked: the ledger, some 260 claims; charts bring Vega as well
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 800}
 # a first page, a chapter, one with a chart, one of a reader's own network; tables, terms, reference
-KINDS = [
-    "book/intro",
-    "notebooks/03_bptt",
-    "notebooks/05c_scaling_laws",
-    "notebooks/11_your_network",
-]
-KINDS += ["book/equations", "book/notation", "book/api/index", "search"]
+KINDS = ["book/intro", "notebooks/03_bptt", "notebooks/05c_scaling_laws", "search"]
+KINDS += ["notebooks/11_your_network", "book/equations", "book/notation", "book/api/index"]
 
 # Formulas that were left as text, that MathJax could not read, or that hold a command it does not
 # know (set in red).
