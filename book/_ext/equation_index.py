@@ -123,7 +123,7 @@ def row(key):
     in_the_code = entry.get("reason")
     if in_the_code is None:
         name = implementations()[key]
-        reach = entry.get("reach", "theory only")
+        reach = entry.get("reach", "not in a run")
         in_the_code = f"{{py:obj}}`{name.removeprefix('lwcore.')} <{name}>`, {reach}"
     cells = [in_print(key), entry["says"], ", ".join(chapters), in_the_code]
     return "* - " + "\n  - ".join(cells)

@@ -281,10 +281,10 @@ def unfold_behind(node, unfolded):
 
 def tally_html(app, docname, of):
     """Count what the papers say, by kind and verdict, each count leading to its rows."""
-    counted = counts_by_kind(app.env.outcomes.values())
+    outcomes = list(app.env.outcomes.values())
     page = app.builder.get_relative_uri(docname, PAGE)
-    values = {"counts": counted, "short": SHORT, "signs": SIGNS, "page": page}
-    return app.builder.templates.render("tally.html", values)
+    values = {"counts": counts_by_kind(outcomes), "outcomes": outcomes, "page": page}
+    return app.builder.templates.render("tally.html", values | {"short": SHORT, "signs": SIGNS})
 
 
 def ledger_html(app, docname, of):
