@@ -4,7 +4,8 @@ The law of the noise, detection and window (`stable`, `detection`, `window`, `st
 no PyTorch; the networks (`tasks`, `cells`, `trace`, `network`, `transport`, `gradient`) do.
 `experiment` runs a configuration from training to results, `diagnose` measures your own network.
 
-A module is imported when it is first named: ``lwcore.stable`` works without another import.
+A module of ``lwcore.__all__`` is imported when it is first named: after ``import lwcore`` write
+``lwcore.stable.fit``. Modules below these, as ``lwcore.elman.bounds``, are imported by name.
 """
 
 # ruff: noqa: F822 - `__getattr__` knows what `__all__` names
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "cells",
+    "cli",
     "detection",
     "diagnose",
     "elman",
@@ -23,7 +25,9 @@ __all__ = [
     "gradient",
     "inference",
     "network",
+    "printing",
     "results",
+    "signatures",
     "stable",
     "stats",
     "tables",

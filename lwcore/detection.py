@@ -235,7 +235,7 @@ def mutual_information(
 
     Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by an integral: it is
     ``log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values. If each had the
-    density ``√(p₊ p₋)/ρ``, S would have the characteristic function ``ψ^N``, whence (Parseval)
+    density ``√(p₊ p₋)/ρ``, ρ its integral, S would have the characteristic function ``ψ^N``, whence
     ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=detector == "likelihood")

@@ -64,14 +64,7 @@ BLOCK = 16  # sequences in a block: the means of blocks show how fast means conc
 def signal_and_noise(numbers: xr.Dataset) -> xr.Dataset:
     """Return what N(ℓ) is computed from: mean, spread and tail of the numbers of sequences.
 
-    The variables of the result:
-
-    * ``signal`` and ``signal_error`` (…, probe, lag): the mean of the lag's statistic, and its
-      standard error.
-    * ``scale``, ``deviation``, ``exponent`` and ``alpha``, also by ``noise``: the stable scale σ of
-      one number, its standard deviation, the exponent with which means concentrate, and the tail
-      index.
-    * ``n_measured``: the number of sequences.
+    These are the variables from ``signal`` to ``n_measured``, see :ref:`api-run-data`.
 
     α is one for all probes and lags of a view, as in the paper: the median of those where numbers
     can be of a stable law, see `lwcore.stable.fit`. It is NaN where means do not concentrate, or
@@ -207,8 +200,8 @@ def required(
     Args:
         detector: Who names the sign, see the module; so for `noise` and `rule`.
         envelope_squared: Whether the mean of T, which is f m̄ already, is multiplied with f once
-            more, as version 2 of the paper does; see `PAPER_V2`. N(ℓ) is infinite in views without
-            an envelope.
+            more, as version 2 of the paper does (``PAPER_V2`` holds its options). N(ℓ) is infinite
+            in views without an envelope.
         error: ε, the chance of a wrong sign; that of the run's configuration if None.
     """
     names = ["signal", "scale", "deviation", "alpha", "noise", "view"]

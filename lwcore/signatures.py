@@ -27,7 +27,7 @@ from lwcore.reals import Unreadable, complaint, read
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = dict[str, Any]  # that the letters of shapes have in one call; of a ``*letter`` a tuple
-Check = Callable[[Any, Sizes], bool]
+_Check = Callable[[Any, Sizes], bool]
 
 _UNIONS = (typing.Union, types.UnionType)
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}  # what is taken for a number of a range
@@ -173,7 +173,7 @@ def allowed(hint: Any) -> str:
 
 
 def are_lags(values: Any) -> bool:
-    """Return whether values are whole numbers from 1 on that increase, and at least one."""
+    """Return whether values are one or more whole numbers, from 1 on, that increase."""
     if complaint(values):
         return False
     array = np.asarray(values)
@@ -183,7 +183,7 @@ def are_lags(values: Any) -> bool:
 
 
 def are_finite(value: Any) -> bool:
-    """Return whether values are real, finite, and at least one."""
+    """Return whether values are one or more finite real numbers."""
     array = read(value)
     return array.size > 0 and bool(np.isfinite(array).all())
 
@@ -205,7 +205,7 @@ NotNegative = Annotated[
 Share = Annotated[float, Range("a number in (0, 1)", lambda value: 0 < value < 1)]
 Lags = Annotated[Any, Range("whole numbers from 1 on that increase", are_lags)]
 Reals = Annotated[ArrayLike, Range("real numbers", lambda value: not complaint(value))]
-FiniteReals = Annotated[ArrayLike, Range("real numbers, finite and at least one", are_finite)]
+FiniteReals = Annotated[ArrayLike, Range("one or more finite real numbers", are_finite)]
 
 
 def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
@@ -244,7 +244,7 @@ def _base_of_range(hint: Any) -> Any:
 
 
 @functools.cache
-def _check(hint: Any) -> Check:
+def _check(hint: Any) -> _Check:
     """Return the check of a type: of a value, and of the sizes that letters have, to which it adds.
 
     A type that is not known here is an error, so that nothing passes in silence.
@@ -279,7 +279,7 @@ def _check(hint: Any) -> Check:
     return check_container
 
 
-def _check_shape(hint: Any) -> Check:
+def _check_shape(hint: Any) -> _Check:
     """Return the check of an array's dtype and shape, whose letters agree with those so far.
 
     A shape is a list of words: a letter for an axis, with a number added to it perhaps, ``_`` for

@@ -18,14 +18,14 @@ from lwcore.signatures import FiniteReals, Int64Count, Lags, NotNegative, checke
 
 
 class Sequences(NamedTuple):
-    """Independent sequences: inputs (sequences, T, D) and scalar targets (sequences, T)."""
+    """Independent sequences: inputs (B, T, D) and scalar targets (B, T)."""
 
     inputs: Tensor
     targets: Tensor
 
 
 @checked
-def check(inputs: Float[Tensor, "S T D"], targets: Float[Tensor, "S T"]) -> None:
+def check(inputs: Float[Tensor, "B T D"], targets: Float[Tensor, "B T"]) -> None:
     """Refuse inputs and targets that do not belong together, are empty, or are not finite."""
     for name, values in (("inputs", inputs), ("targets", targets)):
         require(name, values, values.numel() > 0, "not empty")
@@ -44,7 +44,8 @@ class DelayedRegression:
         lags: The delays ℓ_k, in steps.
         coefficients: c_k, one for each delay.
         noise: Standard deviation of ε_t.
-        direction: u, (D,), scaled to unit length: which component of the input counts.
+        direction: u, (D,), of any length but 0: which component of the input counts. It is kept
+            at unit length.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class DelayedRegression:
         noise: NotNegative,
         direction: FiniteReals,
     ) -> None:
-        """Take ℓ_k, c_k and u, the last of any length."""
+        """Keep the settings; those that do not fit each other are refused."""
         self.length = length
         self.lags = tuple(map(int, lags))
         self.noise = noise
@@ -103,7 +104,7 @@ def sample(
 def recovered_coefficients(
     task: DelayedRegression,
     sequences: Sequences,
-    predictions: Float[Tensor, "S T"],
+    predictions: Float[Tensor, "B T"],
     delays: Lags,
 ) -> Float[Tensor, " delays"]:
     """Return the regression coefficients of a prediction on ``uᵀ x_{t−ℓ}``: which delays it uses.

@@ -217,7 +217,7 @@ class Trace:
 
     @own_precision
     def gathered_each(
-        self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
+        self, rows: Float[Tensor, "B steps S"], steps: Steps = slice(None)
     ) -> Float[Tensor, "B P"]:
         """Return each sequence's own gradient ``Σ_t λ_tᵀ B_t``, as one vector of all parameters.
 

@@ -48,7 +48,7 @@ def step_jacobian(trace: Trace, t: Index) -> Float[Tensor, "B S S"]:
 @checked
 def split(
     trace: Trace, steps: slice | Tensor
-) -> tuple[Float[Tensor, "B n S S"], Float[Tensor, "B n S S"]]:
+) -> tuple[Float[Tensor, "B steps S S"], Float[Tensor, "B steps S S"]]:
     """Split the Jacobians of some steps into retention and mixing, ``J_t = A_t + R_t``.
 
     A is what a neuron keeps of itself, R all that passes through the recurrent weights, as in

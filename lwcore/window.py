@@ -66,9 +66,10 @@ def learnability_window(
         required: N(ℓ), how many sequences each lag needs, (..., lags), as from
             `lwcore.detection.sample_complexity`; may be infinite.
         n_sequences: N, how many sequences there are: a number, or several, (n_sequences,).
-        definition: ``"supremum"`` is the paper's, and skips over lags that are not detected. Where
-            N(ℓ) is measured, one lucky lag can make it long: take ``"first_passage"``, the longest
-            lag up to which all are detected.
+        definition: ``"supremum"``, the paper's, skips over lags that are not detected. Take it
+            where N(ℓ) is exact, or a test has made it infinite wherever there is no signal, as for
+            `lwcore.inference.windows`. Untested, one lucky lag can make it long: then take
+            ``"first_passage"``, the longest lag up to which all are detected.
 
     Returns:
         Steps, (...) for one number of sequences, (..., n_sequences) for several.

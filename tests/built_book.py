@@ -62,3 +62,12 @@ def cells(name):
 def article(name):
     """Return the article of a built page."""
     return page(name).find("article")
+
+
+def variables_in(name):
+    """Return the variables that a page of the reference lists, with their dimensions."""
+    text = (ROOT / "book" / "api" / f"{name}.md").read_text()
+    listed = {}
+    for names, dims in re.findall(r"^\| (`.*?) \|(.*?)\|", text, re.MULTILINE):
+        listed |= {key: {*re.findall(r"\w+", dims)} for key in re.findall(r"\w+", names)}
+    return listed

@@ -27,10 +27,7 @@ NOWHERE = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1"}
 
 
 def stay_here(event, arguments):
-    """Refuse every connection that leaves this machine.
-
-    Nothing here needs the network once it is installed.
-    """
+    """Refuse every connection that leaves this machine: nothing installed needs the network."""
     if event != "socket.connect":
         return
     socket_, address = arguments
@@ -93,10 +90,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def tab(browser, site):
-    """Open one tab for all pages of a module.
-
-    What is not of the book is listed with what the browser complains about.
-    """
+    """Open one tab for all pages of a module; list complaints, and what is not of the book."""
     tab = browser.new_page()
     tab.complaints = complaints = []
 

@@ -1,6 +1,5 @@
-"""Cells and numbers that the tests of the network half share.
-
-Every cell, with and without layer normalisation, and with strong couplings.
+"""Cells and numbers that the tests of the network half share: every cell, with and without layer
+normalisation, and with strong couplings.
 """
 
 from functools import partial
@@ -26,10 +25,7 @@ few_examples = hypothesis.settings(max_examples=hypothesis.settings().max_exampl
 def make(
     kind: str, seed: int = 0, input_size: int = 3, hidden_size: int = 4, gate_init: float = 0.3
 ) -> Cell:
-    """Make a float64 cell with strong couplings.
-
-    No parameter has a special value, so that a wrong term shows.
-    """
+    """Make a float64 cell with strong couplings, none of a special value: a wrong term shows."""
     family, _, norm = kind.partition("+")
     generator = torch.Generator().manual_seed(seed)
     cell = FAMILIES[family](

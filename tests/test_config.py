@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from lwcore.experiment import config
 from lwcore.experiment.config import Config, TrainingSettings, shipped
+from tests.built_book import variables_in
 
 SMOKE = Config.named("smoke")
 
@@ -85,7 +86,9 @@ def test_a_stored_configuration_of_another_version_is_read_or_its_version_is_nam
 
 
 def test_no_axis_may_have_a_name_that_a_result_has(small_member):
-    """Held against everything that a run can store, and no name is refused without need."""
+    """Held against all that a run can store, as the reference lists it; none without need."""
+    data = small_member.data_vars
+    assert variables_in("experiments") == {name: {*value.dims} for name, value in data.items()}
     everything = {*small_member.variables, *small_member.dims}
     always = set(config._IN_EVERY_RESULT.split())
     assert everything | {"model", "seed"} == always.union(config._IN_MEASURED_RESULTS.split())

@@ -14,6 +14,7 @@ from lwcore.experiment.config import Config
 from lwcore.experiment.measure import observe
 from lwcore.network import Network
 from lwcore.tasks import Sequences
+from tests.built_book import variables_in
 from tests.diagnosed import Recurrent, last
 from tests.networks import draw, make
 
@@ -74,6 +75,8 @@ def test_three_lines_are_enough():
     loader = DataLoader(TensorDataset(inputs, (targets[:, 0] > 0).long()), batch_size=37)
     counts = {"sequences": np.int64(100), "n_sequences": np.int32(77), "seed": np.int64(1)}
     found = diagnose(at_last(outputs=2), loader, **counts, progress=False)
+    data = found.data.data_vars
+    assert variables_in("diagnose") == {name: {*value.dims} for name, value in data.items()}
     known = found.data.attrs
     assert (known["loss"], known["seed"], known["n_sequences"]) == ("cross_entropy", 1, 77)
     assert (found.data.lag.values.tolist(), found.data.sizes["sequence"]) == ([*range(1, 16)], 50)

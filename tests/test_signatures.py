@@ -144,7 +144,7 @@ class Unprintable:
         (signatures.Lags, [0, 2], "x = [0, 2]: must be whole numbers from 1 on that increase"),
         (signatures.Lags, [1, 1], "x = [1, 1]: must be whole numbers from 1 on that increase"),
         (signatures.Lags, [1.0, 2.0], "x = [1.0, 2.0]: must be whole numbers from 1 on"),
-        (signatures.FiniteReals, [], "x = []: must be real numbers, finite and at least one"),
+        (signatures.FiniteReals, [], "x = []: must be one or more finite real numbers"),
         (Count, np.timedelta64(5), "x = 5: must be a whole number, 1 or above"),
         (Count, Unprintable(), "x = an object of Unprintable: must be a whole number, 1 or above"),
         (dict[str, list[Count]], {"a": [1], "b": [1, True]}, "x['b'][1] = True: must be a whole"),

@@ -63,8 +63,7 @@ def types_of(module: ModuleType) -> dict[str, str]:
         name = match[1] or match[2]
         value = vars(module).get(name)
         if get_origin(value) is Literal:
-            choices = ", ".join(f"``{choice!r}``" for choice in get_args(value))
-            found[name] = f"one of {choices}"
+            found[name] = "one of " + ", ".join(f"``{choice!r}``" for choice in get_args(value))
         elif description := getattr(getattr(value, "__metadata__", [0])[-1], "description", ""):
             found[name] = description
         elif re.match(r"(Float|Callable|tuple)\[|Tensor \| ", match[3] or ""):
@@ -105,7 +104,9 @@ def signature_as_written(app, what, name, obj, options, signature, returned):
         return None
     kept = [one for one in written.parameters.values() if one.name != "self"]
     arguments, _, result = stringify_signature(written.replace(parameters=kept)).rpartition(" -> ")
-    return (arguments, result) if arguments else (result, None)
+    if what == "class" and "__init__" not in vars(obj):  # the settings stand at its base
+        arguments = re.sub(r", \*, .*", ", **settings)", arguments)
+    return (arguments or result, result if arguments and what != "class" else None)
 
 
 def leave_out(app, what, name, obj, skip, options):
@@ -130,10 +131,7 @@ def find_type(app, env, node, content):
 
 
 def drop_links_back(app, pagename, templatename, context, doctree):
-    """Leave out links from a source to its documentation.
-
-    viewcode takes all names of a module to be documented where its first one is.
-    """
+    """Leave out links back from sources: viewcode takes all names to stand where the first does."""
     if pagename.startswith("_modules/lwcore/"):
         context["body"] = LINK_BACK.sub("", context["body"])
     if pagename == "_modules/index":  # it lists a module without a page, too

@@ -4,7 +4,7 @@ In three lines::
 
     from lwcore.diagnose import diagnose
     found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
-    found  # or print it, draw it with ``found.plot()``, take ``found.data``
+    found  # or print it, draw it with found.plot(), take found.data
 """
 
 from lwcore.diagnose.answer import Diagnosis, Window

@@ -331,7 +331,7 @@ class Window(NamedTuple):
 class Diagnosis:
     """The learnability window of a network, read off what was measured: `data`.
 
-    Printed, or shown by a notebook, it is its `answer`.
+    Printed, or shown by a notebook, it is its `answer`. For `data` see :ref:`api-diagnose-data`.
     """
 
     data: xr.Dataset
@@ -343,10 +343,10 @@ class Diagnosis:
 
     @checked
     def window(self, n_sequences: Count, definition: Definition = "supremum") -> Window:
-        """Return H_N over the detected lags; its interval is that of noise with a variance.
+        """Return H_N over the detected lags, and its interval, for noise that has a variance.
 
-        ``definition="supremum"`` is the longest lag for which they are enough, ``"first_passage"``
-        the longest up to which they are for all measured ones.
+        ``"supremum"`` is the longest lag for which they are enough; where gaps before it matter
+        take ``"first_passage"``, the longest up to which they are for all measured lags.
         """
         low, high = self.data.required_interval.values
         curves = np.stack([self.data.required, high, low])

@@ -135,9 +135,10 @@ def diagnose(
             channels first, (B, C, T), or where it must be said.
         horizon: Whether all predictions are made at the last step where there are as many as steps,
             or one fewer, as in a forecast of the next day.
-        source: ``"error"`` takes the loss as it is, ``"target"`` that of the best constant
-            prediction: as if nothing had been learned, with the transport that there is. Take it
-            for a network that has learned nothing: its errors show lags of what it adds itself.
+        source: ``"target"`` takes the loss of the best constant prediction: as if nothing had been
+            learned, with the transport that there is. Take it before training, or later to see all
+            there is to learn. ``"error"`` takes the loss as it is, in which a learned lag hardly
+            shows, and the errors of an untrained network show what it adds itself.
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.
@@ -147,12 +148,16 @@ def diagnose(
         ArgumentError: Where something is not so: it says what, and what to do.
 
     Examples:
-        >>> net = torch.nn.GRU(1, 4, batch_first=True)
-        >>> inputs = torch.randn(100, 9, 1, generator=torch.Generator().manual_seed(0))
-        >>> how = {"head": lambda out: out[0][:, -1, :1], "progress": False}
-        >>> found = diagnose(net.eval(), (inputs, inputs[:, 5]), **how)
-        >>> found.data.lag.values.tolist()
-        [1, 2, 3, 4, 5, 6, 7, 8]
+        >>> _ = torch.manual_seed(0)
+        >>> net = torch.nn.GRU(1, 4, batch_first=True).eval()
+        >>> inputs = torch.randn(400, 9, 1)
+        >>> how = {"head": lambda out: out[0][:, -1, :1], "source": "target", "progress": False}
+        >>> found = diagnose(net, (inputs, inputs[:, 5]), **how)
+        >>> print(found.by_lag()[["lag", "enough"]].head(3).to_string(index=False))
+         lag     enough
+           1 none found
+           2 none found
+           3        yes
     """
     attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
     how = sequences, source, head, loss, step, parameters, batch_first, time_axis, horizon
@@ -317,11 +322,7 @@ def _whose_gradient(network: Route) -> dict[str, Any]:
 
 
 def usual_lags(furthest: int, n_parameters: int = 1) -> list[int]:
-    """Return all lags up to `EVERY_LAG`, and some behind these.
-
-    Beyond a million parameters or so, whose directions would take more than 2 GB, there are fewer:
-    down to `FEWER_LAGS`.
-    """
+    """Return all lags up to `EVERY_LAG` (fewer for very many parameters), and some behind these."""
     nearest = min(EVERY_LAG, max(FEWER_LAGS, _DIRECTIONS // n_parameters - LONGER_LAGS), furthest)
     longer = np.geomspace(nearest, furthest, LONGER_LAGS + 1).round().astype(int)
     return sorted({*range(1, nearest + 1), *longer.tolist()})

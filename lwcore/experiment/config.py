@@ -159,7 +159,7 @@ class Config(_Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
     description: str = Field(pattern=r"^[^\x00]*$", description="What it is for.")
-    models: Distinct[Model] = Field(description="Cells. MinGRU and MinLSTM cannot be run.")
+    models: Distinct[Model] = Field(description="Cells of the paper (so no MinGRU, no MinLSTM).")
     seeds: Distinct[Seed] = Field(description="All models of one share its task and sequences.")
     task: TaskSettings = Field(description="The task.")
     network: NetworkSettings = Field(description="Size and start of the cells.")

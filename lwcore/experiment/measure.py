@@ -165,7 +165,7 @@ class _Batch(NamedTuple):
         return self.errors.unsqueeze(-1) * self.unit
 
     def gathered(
-        self, rows: Float[Tensor, "source B n S"], steps: slice = slice(None)
+        self, rows: Float[Tensor, "source B steps S"], steps: slice = slice(None)
     ) -> Float[Tensor, "source B P"]:
         """Return the gradient of every sequence, averaged over end points."""
         for_each_source = vmap(lambda of_source: self.trace.gathered_each(of_source, steps))

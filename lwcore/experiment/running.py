@@ -56,6 +56,7 @@ def run(
 ) -> xr.Dataset:
     """Train and measure all networks of a configuration; return one dataset of their results.
 
+    For its variables see :ref:`api-run-data`.
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used; a warning says if other code made it. Another
     configuration's result is overwritten only where `resume` is False. With axes the loss of every

@@ -82,10 +82,10 @@ def fit(samples: FiniteReals, method: Method = "mcculloch") -> StableFit:
       all columns.
 
     No result depends on the unit of the data. A stable law has no value that comes again and again:
-    ``alpha`` and ``scale`` are NaN where more than a quarter of the samples have a copy, or more
-    than 1/√n, beyond sampling error, two copies or more (a unit that is off, clipped or coarsely
-    rounded numbers). Both estimators presume that the law is stable: a product of two Gaussians
-    also gets an ``alpha`` below 2. Ask `goodness_of_fit`.
+    ``alpha`` and ``scale`` are NaN where more than a quarter of the samples have a copy, or a share
+    above 1/√n has two or more, too many for chance (a unit that is off, clipped or coarsely rounded
+    numbers). Both estimators presume that the law is stable: a product of two Gaussians also gets
+    an ``alpha`` below 2. Ask `goodness_of_fit`.
 
     Examples:
         >>> law = SymmetricStable(alpha=1.5, scale=2.0)
