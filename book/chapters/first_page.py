@@ -66,6 +66,6 @@ def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
     axes.set(xlabel="envelope f before training (smaller →)", ylabel="number of sequences")
     axes.set_title(
         "Adding: as f falls, detection (blue) takes ever\n"
-        "more sequences, learning under five times as many",
+        "more sequences, learning rises less than fivefold",
         fontsize=10,
     )

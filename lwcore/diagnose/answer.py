@@ -96,8 +96,8 @@ def lags_in_words(lags: Iterable[int]) -> str:
 def lag_table(data: xr.Dataset, n_sequences: Count) -> pd.DataFrame:
     """Return a row for each lag: the sequences N(ℓ) needed, their interval, are there enough.
 
-    `needed` lies between `low` and `high`, a 95 % interval for all lags together. Where no signal
-    is found, noise has made the direction along which the lag was measured, and a bound along it
+    `needed` lies between `low` and `high`, a 95 % interval for all lags together, along the
+    directions found (`ratio_bands` has how far off it is along others). Where no signal is found, noise has made the direction along which the lag was measured, and a bound along it
     says little of others: `low` is no more than the sequences that were read, the others infinite.
     """
     is_found = data.detected.values.astype(bool)
@@ -361,7 +361,7 @@ class Diagnosis:
 
     @checked
     def answer(self, n_sequences: Count | None = None) -> Answer:
-        """Return what was found in words, for so many sequences, or for those that there are."""
+        """Return what was found in words, for so many sequences, or for those that were read."""
         count = n_sequences or self.n_sequences
         return Answer.of(self.data, count, self.window(count))
 

@@ -75,11 +75,11 @@ class _Estimates(NamedTuple):
 def fit(samples: FiniteReals, method: Method = "mcculloch") -> StableFit:
     """Fit a symmetric stable law to independent draws, shape (samples,) or (samples, columns).
 
-    Each column gets a law of its own. Choose the method by how much time there is:
+    Each column gets a law of its own. Take the second method, unless columns are very many:
 
     * ``"mcculloch"``, from five sample quantiles: quick, and blind to what happens between them;
-    * ``"ecf"``, from the characteristic function: nearly as sharp as the likelihood, at once for
-      all columns.
+    * ``"ecf"``, from the characteristic function: nearly as sharp as the likelihood, and some
+      times slower.
 
     No result depends on the unit of the data. A stable law has no value that comes again and again:
     ``alpha`` and ``scale`` are NaN where more than a quarter of the samples have a copy, or a share

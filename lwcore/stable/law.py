@@ -125,7 +125,7 @@ class SymmetricStable:
         """Return the divergence in nats of this law, moved by `shift`, from itself: Eq. (32), left.
 
         It is even in `shift`, grows as ``I_α (shift/scale)²/2`` at first and, for ``alpha < 2``, as
-        ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
+        ``(alpha + 1) log|shift/scale|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
         distance = np.abs(floats("shift", shift))
         require("shift", distance, distance <= LARGEST, f"of a size up to {LARGEST:g}")
