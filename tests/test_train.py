@@ -95,7 +95,7 @@ def test_bad_input_is_named_before_any_step():
     hole = targets.clone()
     hole[3, 5] = torch.nan
     for wrong, message in {
-        (inputs, targets[:, :1]): r"^(inputs|targets) = .* shape \(S, T",
+        (inputs, targets[:, :1]): r"^(inputs|targets) = .* shape \(B, T",
         (inputs, hole): "^targets = .*must be finite",
         (inputs[:15], targets[:15]): "^batch_size = 16: must be at most the 15",
     }.items():

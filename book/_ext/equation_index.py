@@ -123,8 +123,9 @@ def row(key):
     in_the_code = entry.get("reason")
     if in_the_code is None:
         name = implementations()[key]
-        reach = entry.get("reach", "not in a run")
-        in_the_code = f"{{py:obj}}`{name.removeprefix('lwcore.')} <{name}>`, {reach}"
+        in_the_code = f"{{py:obj}}`{name.removeprefix('lwcore.')} <{name}>`"
+        if not key.startswith(COMPANION):  # no run has one of these
+            in_the_code += f", {entry.get('reach', 'not in a run')}"
     cells = [in_print(key), entry["says"], ", ".join(chapters), in_the_code]
     return "* - " + "\n  - ".join(cells)
 

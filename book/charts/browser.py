@@ -17,7 +17,7 @@ from lwcore.inference import DETECTORS, NOISES, PAPER_V2, required, window_of
 _WAYS = {name: {"detector": name} for name in DETECTORS} | {"letter_v2": PAPER_V2}
 _WORDS = DETECTOR_WORDS | {
     "variance": "sample variance, p = 2",
-    "letter_v2": "v2 to the letter, f twice",
+    "letter_v2": "letter of version 2",
     "zeroth": "zeroth order",
     "first": "first order",
     "whole": "exact, random w",
@@ -64,7 +64,7 @@ def _choices(results: xr.Dataset, views: list[str]) -> list[alt.Parameter]:
     if len(seeds) > 1:
         seeds = {"median": "median over seeds"} | seeds
     budgets = list(config_of(results).diagnostics.budgets)
-    noises = {0: "the lag's own part", 1: "whole gradient"}
+    noises = {0: "own noise", 1: "noise of whole gradient"}
     numbers = {place: f"{budget:,}" for place, budget in enumerate(budgets)}
     version_2 = list(_WAYS).index("letter_v2")
     return [

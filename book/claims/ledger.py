@@ -116,6 +116,8 @@ class Outcome:
         """Why nothing was decided, where nothing was."""
         if self.verdict is not Verdict.OPEN:
             return ""
+        if self.contradicted:
+            return "it is of the paper's own networks, which are not at hand; ours contradict it."
         literal, number = self.pairs[0]
         if literal.waits(number):
             return (
@@ -126,15 +128,13 @@ class Outcome:
                 f"the interval, over {number.n} seeds, is sure to cover the truth in "
                 f"{number.covers:.0%} of cases only."
             )
-        if literal.holds(number) is None:
-            return (
-                "the interval of the measurement holds numbers for which it is true and others "
-                "for which it is not."
-            )
-        return (
-            "the paper reports it of its own networks, which are not at hand; ours, in their "
-            "place, do otherwise."
-        )
+        return "the interval holds numbers for which it is true and others for which it is not."
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether our networks do otherwise, which leaves what the paper reports open."""
+        literal, number = self.pairs[0]
+        return self.verdict is Verdict.OPEN and literal.holds(number) is False
 
     @property
     def remarks(self) -> dict[str, str]:

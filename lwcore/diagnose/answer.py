@@ -97,8 +97,8 @@ def lag_table(data: xr.Dataset, n_sequences: Count) -> pd.DataFrame:
     """Return a row for each lag: the sequences N(ℓ) needed, their interval, are there enough.
 
     `needed` lies between `low` and `high`, a 95 % interval for all lags together, along the
-    directions found (`ratio_bands` has how far off it is along others). Where no signal is found, noise has made the direction along which the lag was measured, and a bound along it
-    says little of others: `low` is no more than the sequences that were read, the others infinite.
+    directions found (`ratio_bands` has how far off it is along others). Where no signal is found,
+    noise made the direction: `low` is at most the sequences that were read, the others infinite.
     """
     is_found = data.detected.values.astype(bool)
     has_gradient = data.statistic.values.any(-1)

@@ -86,7 +86,7 @@ def gradient_descent(
     C&E Corollary 1 are about projected descent, C&E Theorem 2 about free descent.
 
     Args:
-        step_size: Half the η of the companion's proofs, which descend on half of C&E Eq. (1).
+        step_size: Half the η of C&E Theorem 1, whose proof descends on half of C&E Eq. (1).
         radii: (ρ_w, ρ_u), which keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its
             start; free descent if None.
 
