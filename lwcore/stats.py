@@ -56,7 +56,7 @@ def bootstrap(
 
     Draws have to reach as far out as the level. Quantiles at the level itself cover too little: for
     a mean of five values, 84 % instead of 95 %. They are taken further out, where for a mean of
-    Gaussian values they meet Student's interval; for fewer than five units take `student`. See
+    Gaussian values they meet Student's interval; for fewer than six units take `student`. See
     `most_covered` for what cannot be helped. A draw without a value, NaN, does not count.
 
     Args:

@@ -234,13 +234,15 @@ def regime_window(
 
 
 class LawFit(NamedTuple):
-    """One decay law fitted to an envelope by least squares on ``log f``."""
+    """One decay law fitted to an envelope by least squares on ``log f``.
+
+    `p_value` is, if the law holds and logarithms have independent Gaussian noise, the chance that
+    they bend at least so far from it, with a power and an exponential; NaN for a law with both.
+    """
 
     law: Any  # a `DecayLaw`, or another that has parameters and an envelope
     r_squared: float  # of log f; below 0 where a constant does better, NaN where f is constant
     aicc: float  # up to a constant common to the laws; infinite where there are too few lags for it
-    # If the law holds and logarithms have independent Gaussian noise, the chance that they bend at
-    # least so far away from it, with a power and an exponential. NaN for a law that does both.
     p_value: float = float("nan")
 
 

@@ -92,12 +92,12 @@ def diagnose(
 ) -> Diagnosis:
     """Measure the window of a network: how far back its gradient reaches, from how many sequences.
 
-    The gradient of each sequence's loss is taken apart by lag, with nothing left out. A lag's part
-    is looked at along its own mean direction, found on one half of the sequences, and held against
-    the noise of the whole gradient along that direction, on the other half. That gives N(ℓ), the
-    sequences needed to tell its sign with a chance of 10 % of the wrong one. A lag counts only if a
-    signal is found there: if its mean is above zero, against the lag's own noise, by Holm's
-    procedure over all lags at the level 1 %.
+    The gradient of each sequence's loss is taken apart by lag, at all end points for one recurrence
+    and at 16 at most for others. A lag's part is looked at along its own mean direction, found on
+    one half of the sequences, and held against the noise of the whole gradient along it, on the
+    other half. That gives N(ℓ), the sequences needed to tell its sign with a chance of 10 % of the
+    wrong one. A lag counts only if a signal is found there: if its mean is above zero, against the
+    lag's own noise, by Holm's procedure over all lags at the level 1 %.
 
     **The time of a value is the last input step that reaches it.** It is measured: that step is
     exchanged for the step of another sequence, and the value moves in some sequence. A use of a
