@@ -93,7 +93,7 @@ def sample_complexity(
       take it for what averaging, as gradient descent does, can tell.
     * ``"likelihood"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
     * ``"paper_v2"``: p = α, C as for the mean: versions 1 and 2 of the paper, to compare with them.
-      Where α is below 2 no test needs so few sequences for a weak signal, a small ``f m̄/σ_α``.
+      Where α is below 2 no test gets by with so few sequences for a weak signal, a small ``f m̄/σ_α``.
 
     Implements Eqs. (37) and (58), whose constant in front of the power is ``C^p``.
 
@@ -435,7 +435,7 @@ def least_sequences(
 ) -> Array:
     """Return the least whole number of sequences at which a test has an error of at most ε.
 
-    The inverse of `detection_error` in N, to a relative accuracy of 1e-12: Eq. (37), exactly.
+    The inverse of `detection_error` in N, and as accurate: for the mean Eq. (37), to 1e-12.
     """
     h, _ = _in_scales(shift, scale, 1)
     if detector == "mean":

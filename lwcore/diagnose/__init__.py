@@ -3,7 +3,7 @@
 In three lines::
 
     from lwcore.diagnose import diagnose
-    found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
+    found = diagnose(net.eval(), loader, source="target")  # before training, or on unseen data
     found  # or print it, draw it with found.plot(), take found.data
 """
 
