@@ -93,7 +93,7 @@ def sample_complexity(
       take it for what averaging, as gradient descent does, can tell.
     * ``"likelihood"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
     * ``"paper_v2"``: p = α, C as for the mean: versions 1 and 2 of the paper, to compare with them.
-      Where α is below 2 no test gets by with so few sequences for a weak signal, a small ``f m̄/σ_α``.
+      Below α = 2 no test gets by with so few sequences for a weak signal, a small ``f m̄/σ_α``.
 
     Implements Eqs. (37) and (58), whose constant in front of the power is ``C^p``.
 
