@@ -67,9 +67,9 @@ def bootstrap(
         draws: How often they are drawn.
 
     Examples:
-        >>> values = np.array([1.0, 2.0, 4.0, 8.0, 9.0])
-        >>> bootstrap(lambda drawn: values[drawn].mean(), 5).words()
-        ['5 [1.2, 9]']
+        >>> values = np.array([1.0, 2.0, 4.0, 8.0, 9.0, 9.0])
+        >>> bootstrap(lambda drawn: values[drawn].mean(), 6).words()
+        ['6 [1.7, 9]']
     """
     require("count", count, count > 1, "2 or above, and below 2^63")
     # Student's quantile, in standard deviations of the values instead of their estimate

@@ -106,8 +106,8 @@ def effective_rates(
       is γ.
     * ``"exact"``: all paths; this is what the network does. It may be negative, and costs most.
 
-    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal. Eq. (26) is
-    `reset_rates`. The result holds B × ends × lags × H numbers, without their
+    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal. For Eq. (26)
+    add `reset_rates`. The result holds B × ends × lags × H numbers, without their
     gradients; where memory is short, `lwcore.gradient.lag_statistics` takes rates lag by lag.
 
     Args:

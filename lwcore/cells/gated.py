@@ -405,18 +405,18 @@ class GatedJacobian(StepJacobian):
     """One-step Jacobians of a gated cell in closed form.
 
     Implements Eqs. (9)–(11), (19)–(22), (48), (50) and (52). With a', b', r', o' the slopes of the
-    gates, h_{t−1} acts on c_t through::
+    gates, c₋ and h₋ the values before the step, h₋ acts on c through::
 
-        R = diag(c a') U_a + diag(g b') U_b + diag(b (1 − g²)) N U (diag(r) + diag(h r') U_r),
-        tied gates: a' = −b',
+        R = diag(c₋ a') U_a + diag(g b') U_b + diag(b (1 − g²)) N U (diag(r) + diag(h₋ r') U_r),
+        tied gates: a' = −b'; reset after the product: N (diag(r) U + diag((U h₋ + b_h) r') U_r),
 
     so that ``J = diag(a) + R``; with a show gate, ``e = o (1 − tanh² c)`` and ``O = diag(tanh(c)
     o') U_o``, it is ``J = [[O + diag(e) R, diag(e a)], [R, diag(a)]]``.
 
     `into` holds the diagonals of these formulas, (..., H) each: ``candidate`` is ``b (1 − g²)``,
-    ``keep`` is ``c a'``, ``let_in`` is ``g b'`` (``(g − c) b'`` for tied gates), ``reset`` is ``h
-    r'``, ``show`` is ``tanh(c) o'``, ``expression`` is e, and ``normalised`` and ``scale`` belong
-    to N.
+    ``keep`` is ``c₋ a'``, ``let_in`` is ``g b'`` (``(g − c₋) b'`` for tied gates), ``reset`` is
+    ``h₋ r'`` or ``(U h₋ + b_h) r'``, ``show`` is ``tanh(c) o'``, ``expression`` is e, and
+    ``normalised`` and ``scale`` belong to N.
     """
 
     def __init__(self, cell: Cell, gates: Gates, previous: Past) -> None:
