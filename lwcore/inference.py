@@ -160,8 +160,9 @@ def _diagnostics_of(results: xr.Dataset) -> dict[str, Any]:
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
     """Select the probes of one view, and one source if it is named.
 
-    Take ``view="gradient"`` and ``source="error"`` for what training meets, ``"zeroth"`` or
-    ``"first"`` for the paper's statistic, ``source="noise"`` for a control without a signal.
+    Take ``view="gradient"`` and ``source="error"`` for what training meets (with `required` and
+    `windows` in ``noise="whole"``, ``detector="variance"``), ``"zeroth"`` or ``"first"`` for the
+    paper's statistic, ``source="noise"`` for a control without a signal.
 
     Args:
         view: How probes look at the lag's part of the gradient.

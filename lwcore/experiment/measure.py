@@ -2,8 +2,8 @@
 
 A *source* says what makes the error: the network's own error, the target alone (as if it had
 learned nothing), or noise (a control that holds no signal). A *probe* looks at the lag-ℓ part of
-the gradient along one direction of parameter space; its *view* is either the paper's matched
-statistic at some order, or the lag's own gradient: see `book/notation.md`.
+the gradient along one direction of parameter space; its *view* is the paper's matched statistic
+at zeroth or first order, or a random direction, or the lag's own mean gradient.
 
 The independent unit is the sequence, averaged over all end points that leave room for the longest
 lag. Signs and mean gradients come from one half of the sequences and the numbers from the other.
