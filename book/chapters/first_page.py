@@ -51,13 +51,9 @@ def draw_sequences(axes: Axes, table: pd.DataFrame) -> None:
     x = by_gate["envelope"].median()
     medians = by_gate[list(CURVES)].median()
     digit, power = f"{medians['whole'].max():.0e}".split("e+")
-    raised = power.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    top = f"{digit}·10" + power.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
     learn = medians["learn"]
-    words = {
-        "top": f"{digit}·10{raised}",
-        "first": f"{learn.iloc[0]:.0f}",
-        "last": f"{learn.iloc[-1]:.0f}",
-    }
+    words = {"top": top, "first": f"{learn.iloc[0]:.0f}", "last": f"{learn.iloc[-1]:.0f}"}
     places = {"whole": (1e-4, 3e9), "own": (0.2, 600), "learn": (0.2, 1.5)}
     for name, (colour, label) in CURVES.items():
         axes.plot(x, medians[name], "o-", ms=5, color=colour)
