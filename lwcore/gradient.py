@@ -263,8 +263,8 @@ def matched_statistic(
     all are added. Where rates and alignments are independent, ``E T = Σ_q |m_q| E μ^{(q)}``:
     nothing cancels if no rate is negative, as at zeroth order. If T has a mean above zero, the
     gradient holds a signal from ℓ steps back. How many sequences it takes to see it in the noise is
-    `lwcore.detection.sample_complexity`, from the α and σ that `lwcore.stable.fit` finds in T,
-    with E T for the alignment and 1 for the envelope, which E T holds already.
+    `lwcore.detection.sample_complexity`, lag by lag, from the α and σ that `lwcore.stable.fit`
+    finds in T, with E T for the alignment and 1 for the envelope, which E T holds already.
 
     End points of one sequence depend on one another, so T is averaged over them: the sequence is
     the independent unit.

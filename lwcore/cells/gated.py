@@ -70,7 +70,7 @@ class Cell(nn.Module):
     Gates start near their initial value: `gate_init` is the share of the state that a step replaces
     (for `ConstGate` for good), reset and show gates start at 1/2, and `gate_spread` scales the
     gates' weights. These are Gaussian of variance 1/D for inputs, and orthogonal for states. With
-    ``init="uniform"`` all is drawn as `torch.nn.LSTM` does, and gates start near 1/2.
+    ``init="uniform"`` all is drawn as `torch.nn.LSTM` does, and `gate_init` is not read.
     """
 
     blocks: ClassVar[tuple[str, ...]] = ("let_in", "candidate")  # of parameter rows, in order
@@ -358,8 +358,8 @@ class GRU(Cell):
     def from_torch(cls, layer: nn.GRU) -> GRU:
         """Return the cell that computes what one layer of PyTorch's does, with copied weights.
 
-        PyTorch's update gate is what is kept, ours what is replaced: its weights change sign, for
-        ``1 − σ(a) = σ(−a)``.
+        Its inputs are (B, T, D), whatever `batch_first` is. PyTorch's update gate is what is kept,
+        ours what is replaced: its weights change sign, for ``1 − σ(a) = σ(−a)``.
         """
         weight_ih, weight_hh, input_bias, state_bias = _parameters_of(layer)
         hidden = layer.hidden_size
@@ -392,7 +392,7 @@ class LSTM(Cell):
     @classmethod
     @checked
     def from_torch(cls, layer: nn.LSTM) -> LSTM:
-        """Return the cell that computes what one layer of PyTorch's does, with copied weights."""
+        """Return the cell that computes what one layer of PyTorch's does, on (B, T, D)."""
         weight_ih, weight_hh, input_bias, state_bias = _parameters_of(layer)
         cell = _blank(cls, layer, weight_hh.dtype)
         cell.load_state_dict(
