@@ -361,7 +361,7 @@ class Diagnosis:
 
     @checked
     def answer(self, n_sequences: Count | None = None) -> Answer:
-        """Return what was found in words, for so many sequences, or for those that were read."""
+        """Return what was found in words, for so many sequences, by default `n_sequences`."""
         count = n_sequences or self.n_sequences
         return Answer.of(self.data, count, self.window(count))
 
