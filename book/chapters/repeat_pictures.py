@@ -17,7 +17,7 @@ def draw_opening(axes: Axes, looks: pd.DataFrame, gates: tuple[float, ...]) -> N
 
     Of each start the seed that took the median number of steps, of two in the middle the sooner.
     """
-    colours = get_cmap("viridis")(np.linspace(0, 0.85, len(gates)))
+    colours = get_cmap("gray")(np.linspace(0, 0.7, len(gates)))
     for gate, colour in zip(gates, colours, strict=True):
         by_seed = looks[looks["gate"] == gate].groupby("seed")
         ends = by_seed["step"].max().sort_values(kind="stable")
