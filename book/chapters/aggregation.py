@@ -15,7 +15,7 @@ from lwcore.stats import student
 
 Array = NDArray[np.float64]
 
-METHODS = ("mean", "likelihood", "median", "clipped mean", "median of means")
+METHODS = ("mean", "likelihood", "median", "clipped mean")
 _CHUNK = 2**21  # numbers drawn at a time
 _BATCHES = 10  # independent repetitions, whose spread gives an interval
 
@@ -23,7 +23,7 @@ _BATCHES = 10  # independent repetitions, whose spread gives an interval
 def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None = None) -> Array:
     """Estimate locations of rows of values, (..., N) → (methods, ...), by several methods.
 
-    Values are clipped to the median ± 3 times half the interquartile range; means are of 8 blocks.
+    Values are clipped to the median ± 3 times half the interquartile range.
     ``"likelihood"`` is one Newton step from the median, as good as the maximum for large N.
 
     Args:
@@ -31,15 +31,12 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
         law: The law of the noise, which the likelihood needs.
     """
     count = values.shape[-1]
-    if set(methods) - {"mean", "median of means"}:
+    if set(methods) - {"mean"}:
         low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=-1, keepdims=True)
 
     def located(method: str) -> Array:
         if method == "mean":
             return values.mean(-1)
-        if method == "median of means":
-            of_blocks = [block.mean(-1) for block in np.array_split(values, 8, -1)]
-            return np.median(of_blocks, axis=0)
         if method == "median":
             return median[..., 0]
         if method == "clipped mean":
