@@ -34,9 +34,10 @@ def draw_opening(axes: Axes, looks: pd.DataFrame, gates: tuple[float, ...]) -> N
 def draw_steps(axes: Axes, trainings: pd.DataFrame, cap: float) -> None:
     """Draw the steps to half against the envelope at the start, by where batches come from.
 
-    Small points are seeds, lines join medians over gates, and triangles met the cap.
+    Small points are seeds, lines join medians over gates, diamonds are medians of one or two gates,
+    and triangles met the cap.
     """
-    styles = {"fresh": (FRESH, "renewed at every step"), "again": (AGAIN, "used 20 times"),
+    styles = {"fresh": (FRESH, "new at every step"), "again": (AGAIN, "used 20 times"),
               "set": (SET, "from 256 sequences")}  # fmt: skip
     for supply, (colour, label) in styles.items():
         own = trainings[trainings["supply"] == supply]
@@ -44,30 +45,10 @@ def draw_steps(axes: Axes, trainings: pd.DataFrame, cap: float) -> None:
             some = own[own["end"] == end]
             axes.plot(some["envelope"], some["steps"], marker, color=colour, ms=3, alpha=0.5)
         middle = own.groupby("gate")[["envelope", "steps"]].median()
-        axes.plot(middle["envelope"], middle["steps"], color=colour, label=label)
+        style = "-" if len(middle) > 2 else "D"  # two starts are no line
+        axes.plot(middle["envelope"], middle["steps"], style, color=colour, ms=6, label=label)
     axes.axhline(cap, color="grey", lw=0.6)
     axes.set(xscale="log", yscale="log", xlabel="envelope at the start")
     axes.set_ylabel("steps to half of the task")
     axes.invert_xaxis()
     axes.legend(frameon=False)
-
-
-def draw_starts(axes: Axes, trainings: pd.DataFrame, names: dict[str, str], cap: float) -> None:
-    """Draw the steps that fresh data take from several starts: seeds, and a bar at their median.
-
-    Args:
-        axes: To draw into.
-        trainings: Of one optimiser and gate.
-        names: What to call each start, from top to bottom.
-        cap: Steps after which training ended.
-    """
-    for place, start in enumerate(names):
-        steps = trainings.loc[trainings["start"] == start, "steps"]
-        axes.plot(steps, [place] * len(steps), "o", color=AGAIN, ms=4, alpha=0.6)
-        axes.plot([steps.median()] * 2, [place - 0.3, place + 0.3], color="black", lw=1.5)
-    axes.axvline(cap, color="grey", lw=0.6)
-    axes.set(xscale="log", xlabel="steps to half, fresh data")
-    axes.set_xticks([300, 1000, 3000], ["300", "1,000", "3,000"])
-    axes.minorticks_off()
-    axes.set_yticks(range(len(names)), [*names.values()])
-    axes.invert_yaxis()
