@@ -5,15 +5,13 @@ share task and sequences, so that intervals over seeds speak of other seeds of t
 is said of cells has the cell as its unit (`correlation_interval`).
 
 Scores are (predictor, …), the share learned has the other dimensions, and dimensions named in
-`within` make the strata; where not everything was asked, scores are columns of a table
-(`over_rows`).
+`within` make the strata.
 """
 
 from collections.abc import Callable, Sequence
 from math import atanh, prod, sqrt, tanh
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
@@ -73,37 +71,12 @@ def in_strata(scores: Array, outcome: Array) -> float:
     return float((x * y).sum() / np.sqrt((x**2).sum() * (y**2).sum()))
 
 
-def over_rows(
-    rows: pd.DataFrame, scores: Sequence[str], outcome: str, within: Sequence[str]
-) -> Interval:
-    """Return rank correlations of columns with an outcome, over the rows of a table.
-
-    Ranks are shares of a stratum's rows, so that each row counts alike. NaN for a score that is
-    constant in every stratum.
-
-    Intervals are the jackknife's over the seeds that the rows name. A bootstrap is no choice here.
-    It draws a seed twice into one stratum, rows of one seed agree better than rows of different
-    seeds, and so its intervals lie too high. Where each unit has one row a stratum, as
-    architectures have, a bootstrap over these units covers what it says, in simulations.
-
-    Args:
-        scores: Names of columns, one coefficient each.
-        outcome: Name of the column that they are compared with.
-        within: Columns of which each combination is a stratum.
-    """
-    seeds = rows["seed"].unique()
-
-    def of_seeds(kept: Places) -> Array:
-        chosen = rows[rows["seed"].isin(seeds[kept])]
-        return _agreement(chosen, scores, outcome, within)
-
-    return jackknife(of_seeds, len(seeds))
-
-
 def jackknife(statistic: Callable[[Places], Array], n_units: int) -> Interval:
     """Return a statistic of units, with 95 % intervals from leaving each of them out once.
 
-    Student's quantile counts the units.
+    Student's quantile counts the units. A bootstrap is no choice for seeds: it draws a seed twice
+    into one stratum, rows of one seed agree better than rows of different seeds, and so its
+    intervals lie too high.
 
     Args:
         statistic: Takes the numbers of the units that count, from 0 on.
@@ -115,22 +88,6 @@ def jackknife(statistic: Callable[[Places], Array], n_units: int) -> Interval:
     variance = (n_units - 1) * np.var(without_one, axis=0)
     half_width = stats.t.ppf(0.975, n_units - 1) * np.sqrt(variance)
     return Interval(value, value - half_width, value + half_width)
-
-
-def _agreement(
-    rows: pd.DataFrame, scores: Sequence[str], outcome: str, within: Sequence[str]
-) -> Array:
-    """Correlate ranks within strata: one coefficient for each score."""
-    strata = [rows[name] for name in within]
-    ranks = rows.groupby([*within])[[*scores, outcome]].rank(pct=True)
-    centred = ranks - ranks.groupby(strata).transform("mean")
-    y = centred[outcome].to_numpy()
-    coefficients = []
-    for score in scores:
-        x = centred[score].to_numpy()
-        spread = np.sqrt((x @ x) * (y @ y))
-        coefficients.append(x @ y / spread if spread > 1e-9 else np.nan)
-    return np.array(coefficients)
 
 
 def correlation_interval(value: float, count: int) -> tuple[float, float]:
