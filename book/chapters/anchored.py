@@ -106,13 +106,13 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
     """Draw the growth of the data against a cut of the envelope, both in decades.
 
     A point is the median over seeds of a row at one gate. Where fewer than half of the seeds
-    learned, a triangle stands on the upper edge. The line is what the theory's weakest reading asks
+    learned, a triangle stands above the wedge. The line is what the theory's weakest reading asks
     for, with all that it allows above it in grey.
     """
-    limits = np.array([0.0, 12.0])
-    upper_edge = 4.0
-    axes.fill_between(limits, limits, limits[1], color="0.85", lw=0)
-    axes.plot(limits, limits, color="0.45", lw=1.2)
+    most_drawn, place_of_triangles = 3.5, 4.0
+    proportion = np.array([0.0, most_drawn])
+    axes.fill_between(proportion, proportion, most_drawn, color="0.85", lw=0)
+    axes.plot(proportion, proportion, color="0.45", lw=1.2)
     for task, colour in COLOURS.items():
         own = compared[compared["task"] == task]
         conditions = own.groupby([*ROW, "gate"])
@@ -122,10 +122,11 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
         learned = cut[most_learned]
         not_learned = cut[~most_learned]
         axes.plot(learned, growth[most_learned], "o", ms=4, alpha=0.6, mew=0, color=colour)
-        at_edge = np.full(len(not_learned), upper_edge)
-        axes.plot(not_learned, at_edge, "^", ms=5, mfc="none", color=colour)
-    axes.set(xlim=limits, ylim=(-1.3, 4.4))
-    axes.set_xticks(range(0, 13, 3), ["1", "$10^3$", "$10^6$", "$10^9$", "$10^{12}$"])
+        above = np.full(len(not_learned), place_of_triangles)
+        axes.plot(not_learned, above, "^", ms=5, mfc="none", color=colour)
+    axes.set(xlim=(0, 20.5), ylim=(-1.3, 4.4))
+    decades = range(0, 21, 4)
+    axes.set_xticks(decades, ["1", *(f"$10^{{{decade}}}$" for decade in decades[1:])])
     axes.set_yticks(range(-1, 4), ["÷ 10", "the same", "× 10", "× 100", "× 1,000"])
 
 

@@ -26,34 +26,33 @@ def thousandfold_fall(exponent: Interval) -> str:
     return printed(*consequence(Numbers(value, low, high), FALL), unit="factor")
 
 
-def draw_row(axes: Axes, found: pd.DataFrame, column: str, color: str, label: str) -> None:
-    """Draw n* or the steps of a row of the clock against the cut of its envelope.
+def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str) -> None:
+    """Draw n* of a row of the clock against the cut of its envelope.
 
     A point is a gate: the median over seeds, of two in the middle the larger, in a bar that is the
-    range. It is open where n* is no more than the fewest sequences tried. Where it lies beyond the
-    grid, or is not known, a triangle stands at the upper edge.
+    range. It is open where n* is no more than the fewest sequences tried. Where the median is not
+    known, a triangle stands at the upper edge, apart from the line.
 
     Args:
         axes: Where to draw, with logarithmic scales.
         found: A row of cell and optimiser, with the envelope of its starts.
-        column: ``"high"`` for n*, ``"steps"`` for the steps.
         color: Colour of the row.
         label: Name of the row in the legend.
     """
-    edge = 2.0 * clock.COUNTS[-1] if column == "high" else float(clock.CAP)
+    upper_edge = 2.0 * clock.COUNTS[-1]
     by_gate = found.groupby("gate")
     log_envelope = by_gate["log_envelope"].median()
     cut = np.exp(log_envelope.max() - log_envelope)
-    seeds = by_gate[column].apply(lambda values: sorted(values.fillna(edge)))
+    seeds = by_gate["high"].apply(lambda values: sorted(values.fillna(upper_edge)))
     middle = seeds.map(lambda values: values[len(values) // 2])
-    beyond = middle == edge
-    fewest = (middle == clock.COUNTS[0]) & (column == "high")
-    axes.plot(cut, middle, color=color, label=label)
-    axes.vlines(cut, seeds.map(min), seeds.map(max), lw=1, color=color)
+    known = middle < upper_edge
+    fewest = middle == clock.COUNTS[0]
+    axes.plot(cut[known], middle[known], color=color, label=label)
+    axes.vlines(cut[known], seeds[known].map(min), seeds[known].map(max), lw=1, color=color)
     for chosen, marker, face in (
-        (~beyond & ~fewest, "o", color),
+        (known & ~fewest, "o", color),
         (fewest, "o", "white"),
-        (beyond, "^", "white"),
+        (~known, "^", "white"),
     ):
         points = cut[chosen], middle[chosen]
         axes.plot(*points, marker, ms=6, mfc=face, color=color)
