@@ -2,21 +2,18 @@
 ball, risks along descent. A `Study` is a `Problem` with everything in it made concrete."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from book.claims.claim import Measured, estimate, share
 from lwcore.elman.bounds import Bound, Problem, log_sum, theorem_1
 from lwcore.elman.descent import Descent, gradient_descent
-from lwcore.elman.kernel import TransportMaps, transport_target, transported
+from lwcore.elman.kernel import TransportMaps, transport_target
 from lwcore.elman.network import (
     ElmanNetwork,
-    linear_model,
     symmetric_initialisation,
 )
 
@@ -121,34 +118,6 @@ def study(
         errors.append(error)
     largest_error = float(np.concatenate(errors).max())
     return Study(problem, maps, inputs, np.concatenate(targets), largest_error)
-
-
-def approximation_errors(
-    case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator
-) -> xr.DataArray:
-    """Measure what the transported network and its linear model miss of the target.
-
-    Returns (error, m, start). ``"one input"`` is ``|F^Lin − F̃|`` at the last step of the first
-    sequence. The others are the largest over all steps and sequences: ``"transport"``, ``|F^Lin −
-    F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``. Tests C&E
-    Proposition 3, 4 and 5.
-    """
-    names = ["one input", "transport", "linearisation", "network"]
-    errors = np.empty((len(names), len(widths), starts))
-    for place, width in enumerate(widths):
-        for start in range(starts):
-            initial = case.start(width, rng)
-            end = transported(initial, case.maps)
-            linear = linear_model(initial, end.parameters, case.inputs)
-            output = end.outputs(case.inputs)
-            of_transport = np.abs(linear - case.targets)
-            errors[:, place, start] = (
-                of_transport[0, -1],
-                of_transport.max(),
-                np.abs(output - linear).max(),
-                np.abs(output - case.targets).max(),
-            )
-    return xr.DataArray(errors, {"error": names, "m": list(widths)}, ("error", "m", "start"))
 
 
 def descents(
