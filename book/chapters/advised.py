@@ -6,7 +6,6 @@
 import numpy as np
 import pandas as pd
 
-from lwcore.printing import printed
 from lwcore.stats import student
 
 CHANGES = ["none", "keep", "cut", "more", "clip", "near"]
@@ -41,7 +40,6 @@ def outcomes(recorded: pd.DataFrame) -> pd.DataFrame:
                 "by diagnosis": by_diagnosis,
                 "by steps": by_steps,
                 "found": effect,
-                "error ratio": printed(*np.exp(log_ratio).tolist()),
             }
             rows.append(row)
     return pd.DataFrame(rows).set_index(["data", "change"])
