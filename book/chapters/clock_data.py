@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from book.chapters import clock, clock_rules
+from book.chapters import clock
 from book.claims.claim import consequence
 from lwcore.printing import Numbers, printed
 from lwcore.stats import Interval
@@ -85,22 +85,6 @@ def arms_table(found: pd.DataFrame, exponents: Mapping[str, Interval]) -> pd.Dat
             words[f"n*, {name} envelope"] = _spread(at_end["high"])
         rows[title] = words
     return pd.DataFrame(rows).T
-
-
-def data_by_start(found: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
-    """Rank correlations, over the starts, of n* with what was measured before training.
-
-    Geometric means of n* over seeds, medians over seeds of what was measured.
-
-    Returns:
-        A row for each arm, with columns ``envelope`` and ``needed``, which is N(ℓ).
-    """
-    place = ["mixing", "gate"]
-    logs = found.assign(log_n=clock_rules.log_middle(found))
-    by_arm = logs.groupby([*place, "arm"])["log_n"].mean().unstack("arm")
-    before = start.groupby(place)[["envelope", "needed"]].median().loc[by_arm.index]
-    ranks = pd.concat([by_arm, before], axis=1).rank()
-    return ranks.corr().loc[list(clock.ARMS), ["envelope", "needed"]]
 
 
 def _spread(values: pd.Series) -> str:
