@@ -383,11 +383,9 @@ class Diagnosis:
         figure, (left, right) = canvas(2)
         self._draw_lags(left)
         self._draw_windows(right)
-        count = self.n_sequences
-        source = self.data.attrs["source"]
-        rows = [*self.by_lag().itertuples(index=False)]
-        figure.suptitle(headline(source, count, self.window(count), rows))
-        return done(figure, trim=False)
+        figure.legend(loc="outside lower center", ncols=4)
+        figure.suptitle(textwrap.fill(self.answer().first, _WIDTH))
+        return done(figure)
 
     def _draw_lags(self, axes: Axes) -> None:
         """Draw N(ℓ) with its interval, and where signals are found."""
@@ -404,7 +402,6 @@ class Diagnosis:
         for words, (chosen, marker, face) in kinds.items():
             (dots,) = axes.plot("lag", "needed", marker, data=numbers[chosen], label=words)
             dots.set(color=_COLOUR, markerfacecolor=face, markersize=4, clip_on=False)
-        axes.legend(fontsize=8)
         axes.axhline(self.n_sequences, color="grey", ls="--")
         axes.set(xscale="log", yscale="log", ylim=(1, MOST))
         axes.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
@@ -418,7 +415,7 @@ class Diagnosis:
         axes.step(budgets, longest, where="post", color=_COLOUR)
         axes.fill_between(budgets, low, high, color=_COLOUR, alpha=0.15, step="post")
         axes.set(xscale="log", xlabel="number of sequences N")
-        axes.set_ylabel("learnability window $H_N$ (steps)")
+        axes.set_ylabel("window $H_N$ (steps)")
 
     def save(self, path: str | Path) -> None:
         """Store the dataset as netCDF; ``Diagnosis(results.load(path))`` has it back."""
