@@ -44,10 +44,7 @@ _LEFT = (
     "What the network has learned leaves almost no gradient, and the errors of one that has "
     "learned nothing show what it adds itself, too: source='target' asks for all there is to learn."
 )
-_MAY_BE_LEARNED = (
-    "A lag that does not show may still be learned: see the chapter “How a lag is learned that the "
-    "gradient does not show”."
-)
+_MAY_BE_LEARNED = "A lag that does not show may still be learned: see the book's Chapter 8."
 
 
 class Verdict(StrEnum):
