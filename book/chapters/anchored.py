@@ -106,8 +106,7 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
     """Draw the growth of the data against a cut of the envelope, both in decades.
 
     A point is the median over seeds of a row at one gate. Where fewer than half of the seeds
-    learned, a triangle stands above the wedge. The line is what the theory's weakest reading asks
-    for, with all that it allows above it in grey.
+    learned, a triangle stands above the wedge. The line is the theory's weakest reading.
     """
     most_drawn, place_of_triangles = 3.5, 4.0
     proportion = np.array([0.0, most_drawn])
@@ -124,8 +123,8 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
         axes.plot(learned, growth[most_learned], "o", ms=4, alpha=0.6, mew=0, color=colour)
         above = np.full(len(not_learned), place_of_triangles)
         axes.plot(not_learned, above, "^", ms=5, mfc="none", color=colour)
-    axes.set(xlim=(0, 20.5), ylim=(-1.3, 4.4))
-    decades = range(0, 21, 4)
+    axes.set(xlim=(0, 10.5), ylim=(-1.3, 4.4))
+    decades = range(0, 11, 2)
     axes.set_xticks(decades, ["1", *(f"$10^{{{decade}}}$" for decade in decades[1:])])
     axes.set_yticks(range(-1, 4), ["÷ 10", "the same", "× 10", "× 100", "× 1,000"])
 

@@ -26,7 +26,7 @@ def thousandfold_fall(exponent: Interval) -> str:
     return printed(*consequence(Numbers(value, low, high), FALL), unit="factor")
 
 
-def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str) -> None:
+def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str, aside: float) -> None:
     """Draw n* of a row of the clock against the cut of its envelope.
 
     A point is a gate: the median over seeds, of two in the middle the larger, in a bar that is the
@@ -38,11 +38,12 @@ def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str) -> None:
         found: A row of cell and optimiser, with the envelope of its starts.
         color: Colour of the row.
         label: Name of the row in the legend.
+        aside: Factor that moves the points sideways, off those of other rows.
     """
     upper_edge = 2.0 * clock.COUNTS[-1]
     by_gate = found.groupby("gate")
     log_envelope = by_gate["log_envelope"].median()
-    cut = np.exp(log_envelope.max() - log_envelope)
+    cut = aside * np.exp(log_envelope.max() - log_envelope)
     seeds = by_gate["high"].apply(lambda values: sorted(values.fillna(upper_edge)))
     middle = seeds.map(lambda values: values[len(values) // 2])
     known = middle < upper_edge
