@@ -3,7 +3,7 @@
 ``python -m benchmarks.recordings.examples`` writes `book/results/examples`. A language model of
 characters (*Measure your own network*) is diagnosed as if nothing had been learned; four
 forecasters are trained; ConstGate is measured at four gates (*The matched statistic*), and Elman
-networks are trained around the companion's cut-off.
+networks are trained (*The companion*).
 """
 
 import functools
@@ -173,39 +173,11 @@ def descent() -> None:
     pd.DataFrame(rows, columns=columns).to_csv(FOLDER / "descent.csv", index=False)
 
 
-def beyond_the_cutoff() -> None:
-    """Train Elman networks below, at and above the companion's cut-off α = 1."""
-    rng = np.random.default_rng(0)
-    rows = {}
-    for alpha in (0.5, 0.8, 1.0, 1.1, 1.3, 1.5, 1.8):
-        problem = Problem(
-            "tanh",
-            alpha=alpha,
-            length=16,
-            dimension=1,
-            recurrent_bound=0.4,
-            input_bound=0.6,
-            sequences=4,
-        )
-        one = study(problem, rng, tolerance=1e-6)
-        left = [run.risks.min() / run.risks[0] for run in descents(one, 256, 100, 5, rng)]
-        constants = problem.constants(alpha + 0.4 / 256**0.5, as_printed=False)
-        rows[alpha] = {
-            "largest target": np.abs(one.targets).max(),
-            "its error": one.target_error,
-            "risk left, least": min(left),
-            "risk left, largest": max(left),
-            "log₁₀ L_T, repaired": constants.log_lipschitz / np.log(10),
-        }
-    table = pd.DataFrame(rows).T.rename_axis("α")
-    table.to_csv(FOLDER / "cutoff.csv", float_format="%.4g")
-
-
 def main() -> None:
     """Record all."""
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for record in (language_model, forecasts, gates, descent, beyond_the_cutoff):
+    for record in (language_model, forecasts, gates, descent):
         record()
 
 
