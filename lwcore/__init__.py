@@ -30,7 +30,6 @@ __all__ = [
     "signatures",
     "stable",
     "stats",
-    "tables",
     "tasks",
     "trace",
     "transport",

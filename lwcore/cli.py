@@ -166,15 +166,16 @@ def _show_run(data: Any) -> Callable[[], Any]:
 
     An error is also printed as a share of the target's variance, which is that of a constant.
     """
-    from lwcore.tables import summary
+    from lwcore.stats import span
 
     for key, value in data.attrs.items():
         typer.echo(f"{key}: {value}")
     if "step" in data.dims:  # a run, and no sweep
         share = data.test_loss / data.target_variance
-        columns = {"error": data.test_loss, "share of the variance": share}
-        table = summary(columns, ("model",), {"share of the variance": "share"})
-        typer.echo(table.to_string())
+        for model in data.model.values:
+            error = span(data.test_loss.sel(model=model))
+            of_variance = span(share.sel(model=model), "share")
+            typer.echo(f"{model}: error {error}; share of the variance {of_variance}")
 
     def overview() -> Any:
         from lwcore import figures  # here: where matplotlib fails, the file is sound

@@ -23,7 +23,6 @@ from lwcore.network import batch_indices
 from lwcore.printing import printed
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
 from lwcore.stats import binomial, bootstrap
-from lwcore.tables import summary
 from lwcore.tasks import DelayedRegression
 from lwcore.window import (
     DecayLaw,
@@ -42,7 +41,6 @@ SAMPLES = LAW.sample((300, 2), RNG)
 PROBLEM = bounds.Problem("tanh", 0.6, 5, 3, 0.3, 0.7, sequences=20, failure=0.1)
 START = symmetric_initialisation(4, 2, 0.5, RNG)
 FOREIGN = xr.Dataset({"loss": 1.0})
-TABLE = xr.DataArray([[1.0, 2.0]], {"seed": [1]}, ("seed", "step"))
 TASK = {"length": 12, "lags": [1, 4], "coefficients": [0.6, 0.5], "noise": 0.3, "direction": [1.0]}
 
 
@@ -60,7 +58,7 @@ def of_lags(values, lags):
 
 
 # fmt: off
-THEORY = [  # stable, detection, window, inference, stats, tables, elman, printing
+THEORY = [  # stable, detection, window, inference, stats, elman, printing
     ("error = 0.7: must be a number in [1e-150, 0.5)", lambda: sample_complexity(1, 1, 1, 1.5, 0.7)),
     ("scale/alignment = 0.0:", lambda: sample_complexity(1, 1e200, 1e-200, 1.5)),
     ("envelope contains -0.5", lambda: sample_complexity([1, -0.5], 1, 1, 1.5)),
@@ -97,7 +95,6 @@ THEORY = [  # stable, detection, window, inference, stats, tables, elman, printi
     ("level of 0.999999", lambda: bootstrap(np.mean, 10, level=0.999999)),
     ("trials = 10000001: must be", lambda: binomial(0, 10**7 + 1)),
     ("hits contains 0.5", lambda: binomial([1, 0.5], 3)),
-    ("by = ('model',): must be dimensions among seed", lambda: summary({"x": TABLE}, ("model",))),
     ("must be at least (0.3, 0.7)", lambda: bounds.theorem_1(PROBLEM, 8, 10, (0.1, 1.0))),
     ("alpha = 1.0:", lambda: bounds.theorem_1(problem(alpha=1.0), 8, 10)),
     ("input_bound²) = 0", lambda: problem(recurrent_bound=0.0, input_bound=0.0)),
