@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lwcore.printing import Bracket, Unit, printed
-from lwcore.reals import Unreadable, read
 from lwcore.signatures import (
-    ArgumentError,
     Count,
     FiniteReals,
     Int64Count,
@@ -28,6 +26,7 @@ from lwcore.signatures import (
     require,
 )
 
+_OUTSIDE = 0.025  # of an interval of 95 %, the chance beyond either end
 _MOST_TRIALS = 10**7  # SciPy's quantiles of the beta law lose their digits from 10^8 on
 
 
@@ -38,11 +37,6 @@ class Interval(NamedTuple):
     low: Any
     high: Any
 
-    def words(self, unit: str = Unit.NUMBER) -> list[str]:
-        """Print each with its interval, ``"0.52 [0.49, 0.55]"``, in order; a dash for NaN."""
-        triples = np.stack(np.broadcast_arrays(*self), axis=-1).reshape(-1, 3)
-        return [printed(*map(float, triple), unit=unit) for triple in triples]
-
 
 @checked
 def bootstrap(
@@ -50,13 +44,12 @@ def bootstrap(
     count: Int64Count,
     rng: np.random.Generator | None = None,
     draws: Int64Count = 2000,
-    level: Share = 0.95,
 ) -> Interval:
     """Return the bootstrap interval of a statistic, a function of the numbers of the drawn units.
 
-    Draws have to reach as far out as the level. Quantiles at the level itself cover too little: for
-    a mean of five values, 84 % instead of 95 %. They are taken further out, where for a mean of
-    Gaussian values they meet Student's interval; for fewer than six units take `student`. See
+    Quantiles that leave out 2.5 % on either side cover too little: for a mean of five values, 84 %
+    instead of 95 %. They are taken further out, where for a mean of Gaussian values they meet
+    Student's interval, and draws have to reach as far; for fewer than six units take `student`. See
     `most_covered` for what cannot be helped. A draw without a value, NaN, does not count.
 
     Args:
@@ -68,32 +61,23 @@ def bootstrap(
 
     Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 8.0, 9.0, 9.0])
-        >>> bootstrap(lambda drawn: values[drawn].mean(), 6).words()
-        ['6 [1.7, 9]']
+        >>> printed(*bootstrap(lambda drawn: values[drawn].mean(), 6))
+        '6 [1.7, 9]'
     """
     require("count", count, count > 1, "2 or above, and below 2^63")
     # Student's quantile, in standard deviations of the values instead of their estimate
-    reach = math.sqrt(count / (count - 1)) * -special.stdtrit(count - 1, (1 - level) / 2)
+    reach = math.sqrt(count / (count - 1)) * -special.stdtrit(count - 1, _OUTSIDE)
     tail = float(special.ndtr(-reach))
-    require("level", level, tail > 0, "lower: no draw can lie beyond this one")
     fewest = math.ceil(1 / tail)
-    requirement = f"{fewest:.4g} or more, so that one lies beyond a level of {level}"
+    requirement = f"{fewest:.4g} or more, so that one lies beyond the interval"
     require("draws", draws, draws >= fewest, requirement)
     rng = rng or np.random.default_rng(0)
-    values = _as_numbers([statistic(rng.integers(count, size=count)) for _ in range(draws)])
+    drawn = [statistic(rng.integers(count, size=count)) for _ in range(draws)]
+    values = floats("statistic(drawn)", drawn)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where all are NaN
         low, high = np.nanquantile(values, [tail, 1 - tail], axis=0, method="inverted_cdf")
-    value = _as_numbers([statistic(np.arange(count))])[0, ...]
+    value = floats("statistic(drawn)", statistic(np.arange(count)))[()]
     return Interval(value, low, high)
-
-
-def _as_numbers(drawn: list[Any]) -> NDArray[np.float64]:
-    """Return what a statistic gave for each draw, as one array."""
-    try:
-        return read(drawn)
-    except Unreadable as error:
-        reason = str(error)
-    raise ArgumentError(f"statistic(drawn) = {drawn[0]!r:.200}, …: must be real numbers, {reason}.")
 
 
 @checked
@@ -106,8 +90,8 @@ def most_covered(count: Count) -> float:
 
 
 @checked
-def student(values: FiniteReals, level: Share = 0.95) -> Interval:
-    """Return Student's interval of the mean of a few independent numbers.
+def student(values: FiniteReals) -> Interval:
+    """Return Student's interval of 95 % of the mean of a few independent numbers.
 
     Its ends are NaN where all numbers are the same: they say nothing about a spread.
     """
@@ -120,22 +104,21 @@ def student(values: FiniteReals, level: Share = 0.95) -> Interval:
     scaled = np.ldexp(x, -power)
     mean = scaled.mean()
     error = scaled.std(ddof=1) / np.sqrt(x.size)
-    half = -special.stdtrit(x.size - 1, (1 - level) / 2) * error
+    half = -special.stdtrit(x.size - 1, _OUTSIDE) * error
     with np.errstate(over="ignore"):
         return Interval(*np.ldexp([mean, mean - half, mean + half], power))
 
 
 @checked
-def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
+def binomial(hits: FiniteReals, trials: Count) -> Interval:
     """Return the share of hits in up to 10^7 trials, with Clopper and Pearson's exact interval."""
     x = floats("hits", hits)
     require("trials", trials, trials <= _MOST_TRIALS, f"{_MOST_TRIALS:.0e} at most")
     n = floats("trials", trials)
     is_possible = (x >= 0) & (x <= n) & (x == np.floor(x))
     require("hits", x, is_possible, f"whole numbers from 0 to {trials}")
-    tail = (1 - level) / 2
-    low = special.betaincinv(x, n - x + 1, tail)
-    high = special.betainccinv(x + 1, n - x, tail)
+    low = special.betaincinv(x, n - x + 1, _OUTSIDE)
+    high = special.betainccinv(x + 1, n - x, _OUTSIDE)
     low = np.where(x == 0, 0.0, low)[()]
     high = np.where(x == n, 1.0, high)[()]
     return Interval(x / n, low, high)

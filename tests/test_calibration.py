@@ -3,18 +3,20 @@ does."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks.planted import PLANTED, counts, draw, whole_scale
 from lwcore.experiment.config import Config
 from lwcore.stable import SymmetricStable
-from lwcore.stats import binomial
 
 SETTINGS = Config.named("smoke").diagnostics.model_copy(update={"significance": 0.05})
 
 
 def within(hits, trials, probability, level=0.999):
-    _, low, high = binomial(hits, trials, level)
-    return (low <= probability) & (probability <= high)
+    """Whether the probability is in Clopper and Pearson's interval, which inverts these tests."""
+    law = stats.binom(trials, probability)
+    tail = (1 - level) / 2
+    return (law.sf(hits - 1) >= tail) & (law.cdf(hits) >= tail)
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ THEORY = [  # stable, detection, window, inference, stats, elman, printing
     ("signal = nan: must be finite", lambda: inference.sequences_needed(np.nan, 1.0, 1.5)),
     ("alpha = 2.5: must be 2 or below", lambda: inference.sequences_needed(1.0, 1.0, 2.5)),
     ("must broadcast", lambda: inference.significant([[1.0, 2, 3]], [[1.0, 2]], 5, 0.05)),
-    ("level of 0.999999", lambda: bootstrap(np.mean, 10, level=0.999999)),
+    ("draws = 2000: must be 8402 or more", lambda: bootstrap(np.mean, 4)),
     ("trials = 10000001: must be", lambda: binomial(0, 10**7 + 1)),
     ("hits contains 0.5", lambda: binomial([1, 0.5], 3)),
     ("must be at least (0.3, 0.7)", lambda: bounds.theorem_1(PROBLEM, 8, 10, (0.1, 1.0))),

@@ -1,6 +1,5 @@
 """Intervals against SciPy's, and by how often they hold the truth."""
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,9 +9,9 @@ from lwcore.stats import binomial, bootstrap, holm, most_covered, span, student
 
 def test_many_units_have_the_percentiles_of_the_draws_that_were_asked_for():
     values = np.random.default_rng(0).normal(size=5000)
-    found = bootstrap(lambda one: values[one].mean(), 5000, np.random.default_rng(1), 300, 0.9)
+    found = bootstrap(lambda one: values[one].mean(), 5000, np.random.default_rng(1), 300)
     drawn = values[np.random.default_rng(1).integers(5000, size=(300, 5000))].mean(1)
-    ends = np.quantile(drawn, [0.05, 0.95], method="inverted_cdf")
+    ends = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
     np.testing.assert_allclose(found, [values.mean(), *ends], atol=1e-3)
 
 
@@ -44,8 +43,8 @@ def test_a_range_covers_the_median_as_often_as_said(count):
 
 def test_binomial_interval_is_clopper_and_pearsons():
     hits = [0, 3, 7, 10]
-    expected = [stats.binomtest(one, 10).proportion_ci(0.9) for one in hits]
-    np.testing.assert_allclose(np.transpose(binomial(hits, 10, 0.9)[1:]), expected, atol=1e-12)
+    expected = [stats.binomtest(one, 10).proportion_ci() for one in hits]
+    np.testing.assert_allclose(np.transpose(binomial(hits, 10)[1:]), expected, atol=1e-12)
 
 
 def test_holms_procedure_goes_on_to_the_first_failure():
@@ -58,13 +57,6 @@ def test_holms_procedure_goes_on_to_the_first_failure():
                 break
             rejected[place] = True
         np.testing.assert_array_equal(found, rejected)
-
-
-@pytest.mark.parametrize("level", [0.9999999, 1 - 2**-53])
-def test_students_interval_holds_at_a_level_next_to_1(level):
-    """Of two numbers the law is Cauchy's, whose quantile is a cotangent."""
-    half = float(mpmath.cot(mpmath.pi * (1 - mpmath.mpf(level)) / 2))
-    assert student([1.0, 3.0], level) == pytest.approx((2, 2 - half, 2 + half), rel=1e-9)
 
 
 def test_students_interval_has_no_unit():
