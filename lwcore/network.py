@@ -24,7 +24,6 @@ from lwcore.cells import Cell
 from lwcore.signatures import (
     Count,
     Index,
-    Int64Count,
     NotNegative,
     Positive,
     Seed,
@@ -129,16 +128,11 @@ class Progress:
     optimizer: dict[str, Any] = field(default_factory=dict)
 
 
-@checked
-def batch_indices(
-    seed: Seed, step: Seed, n_sequences: Int64Count, batch_size: Int64Count
-) -> np.ndarray:
+def _batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np.ndarray:
     """Return the sequences of a step: every epoch a fresh permutation, in batches of equal size.
 
     A remainder sits an epoch out. Seed and step alone decide, also after an interruption.
     """
-    allowed = f"at most the {n_sequences} sequences"
-    require("batch_size", batch_size, batch_size <= n_sequences, allowed)
     epoch, batch = divmod(step, n_sequences // batch_size)
     first = batch * batch_size
     return _permutation(seed, epoch, n_sequences)[first : first + batch_size]
@@ -210,11 +204,11 @@ def train(
 
     losses = list(start.losses)
     for step in range(start.step, steps):
-        # Arguments hold since the check above: inner calls go without checks of their own.
-        batch = torch.tensor(unchecked(batch_indices)(seed, step, n_sequences, batch_size))
+        batch = torch.tensor(_batch_indices(seed, step, n_sequences, batch_size))
         inputs = sequences.inputs[batch]
         targets = sequences.targets[batch]
         descent.zero_grad()
+        # Arguments hold since the check above.
         loss = unchecked(Network.loss)(network, inputs, targets)
         if not math.isfinite(loss.item()):
             raise FloatingPointError(

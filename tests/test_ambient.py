@@ -169,7 +169,7 @@ def test_what_is_kept_for_later_calls_cannot_be_changed():
         with pytest.raises(ValueError, match="read-only"):
             array *= 2
     assert float(kl_divergence(0.3, 1.5)) == before
-    order = network.batch_indices(0, 0, 8, 4)
+    order = network._batch_indices(0, 0, 8, 4)
     with pytest.raises(ValueError, match="read-only"):
         order[0] = 3
 

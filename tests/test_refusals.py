@@ -19,7 +19,6 @@ from lwcore.cells import GRU, LSTM
 from lwcore.detection import detection_error, hellman_raviv_error, kl_divergence, sample_complexity
 from lwcore.elman import bounds, kernel
 from lwcore.elman.network import linear_model, symmetric_initialisation
-from lwcore.network import batch_indices
 from lwcore.printing import printed
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
 from lwcore.stats import binomial, bootstrap
@@ -115,7 +114,6 @@ RUNS = [  # cells, network, tasks, results
     ("(B, T, 3)", lambda: make("GRU")(draw(2, 5, 7))),
     ("torch.float64", lambda: make("GRU")(draw(2, 5, 3).float())),
     ("must be finite", lambda: make("MinGRU").trace(draw(2, 5, 3) * torch.nan)),
-    ("batch_size = 5: must be at most the 2 sequences", lambda: batch_indices(0, 0, 2, 5)),
     ("below the length, 12", lambda: DelayedRegression(**TASK | {"lags": [1, 12]})),
     ("must be a non-zero vector", lambda: DelayedRegression(**TASK | {"direction": [0.0, 0.0]})),
     ("path = '.': must be the path of a file", lambda: results.save(FOREIGN, ".")),

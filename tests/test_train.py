@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lwcore.experiment import running
-from lwcore.network import Network, Progress, batch_indices, train
+from lwcore.network import Network, Progress, _batch_indices, train
 from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
 from tests import oracles
@@ -50,12 +50,12 @@ def test_first_step_is_that_of_the_update_rule(optimizer, clip):
 
 def test_every_epoch_meets_every_sequence_once():
     for epoch in range(3):
-        met = np.concatenate([batch_indices(4, 3 * epoch + place, 14, 4) for place in range(3)])
+        met = np.concatenate([_batch_indices(4, 3 * epoch + place, 14, 4) for place in range(3)])
         assert len(set(met)) == len(met) == 12
-    first = batch_indices(4, 0, 12, 12)
+    first = _batch_indices(4, 0, 12, 12)
     assert sorted(first) == list(range(12))
-    assert not np.array_equal(first, batch_indices(4, 1, 12, 12))
-    assert not np.array_equal(first, batch_indices(5, 0, 12, 12))
+    assert not np.array_equal(first, _batch_indices(4, 1, 12, 12))
+    assert not np.array_equal(first, _batch_indices(5, 0, 12, 12))
 
 
 @pytest.mark.parametrize("kind", ["LSTM+norm", "MinGRU"])
