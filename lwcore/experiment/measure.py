@@ -37,7 +37,7 @@ from lwcore.gradient import (
 from lwcore.inference import described, signal_and_noise
 from lwcore.network import Network
 from lwcore.signatures import Index, Seed, checked, require, unchecked
-from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
+from lwcore.tasks import DelayedRegression, Sequences, check, recovered_coefficients
 from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, effective_rates, envelope
 from lwcore.window import time_scales
@@ -93,8 +93,7 @@ def observe(
         seed: Seed of the random directions and of the noise.
         sources: What makes the errors.
     """
-    for name, values in sequences._asdict().items():
-        require(f"sequences.{name}", values, bool(values.isfinite().all()), "finite")
+    check(*sequences)
     network = copy.deepcopy(network).double()
     generator = torch.Generator().manual_seed(seed)
     directions = [random_direction(network.cell, generator) for _ in range(settings.directions)]

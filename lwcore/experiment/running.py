@@ -302,18 +302,6 @@ def traces(
     return by_member
 
 
-@checked
-def provenance(config: Config) -> dict[str, str]:
-    """Return the attributes of a result: configuration, fingerprint, and environment."""
-    from_config = {
-        "name": config.name,
-        "description": config.description,
-        "configuration": config.model_dump_json(),
-        "fingerprint": config.fingerprint,
-    }
-    return from_config | results.environment()
-
-
 def process_pool() -> Executor:
     """Return processes, one for every core, as an executor; Ctrl-C ends them at once.
 
@@ -334,7 +322,14 @@ def _run_members(
 ) -> xr.Dataset:
     """Run all members of all points that are not yet stored in `partial`; return all, gathered."""
     # Of the code that runs: the checkout may be another when the last network is trained.
-    made_by = provenance(config) | {"arithmetic": surroundings.arithmetic()}
+    made_by = {
+        "name": config.name,
+        "description": config.description,
+        "configuration": config.model_dump_json(),
+        "fingerprint": config.fingerprint,
+        **results.environment(),
+        "arithmetic": surroundings.arithmetic(),
+    }
     jobs: dict[Point, Job] = {}
     files: dict[Point, Path] = {}
     done: dict[Point, xr.Dataset] = {}
