@@ -137,7 +137,7 @@ def placed(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = Non
     return tensor.to(wanted).to(device)
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+def warn(message: str) -> None:
     """Warn at the reader's own line that led here: the nearest one outside of this package."""
     frame: Any = sys._getframe(1)
     level = 2
@@ -148,4 +148,4 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
             break
         frame = frame.f_back
         level += 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(message, stacklevel=level)

@@ -478,9 +478,9 @@ def _outward(number: float, way: int) -> str:
     return _digits(nearest * unit, place)
 
 
-def legible(text: str, stream: Any = None) -> str:
-    """Return a text that a stream can write; of other signs it has the numbers."""
-    encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+def legible(text: str) -> str:
+    """Return a text that standard output can write; of other signs it has the numbers."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 

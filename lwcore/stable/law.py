@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.random import Generator, RandomState
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -134,9 +134,7 @@ class SymmetricStable:
             return divergence_at(self.alpha, distance / self.scale / 2)[()]
 
     @checked
-    def sample(
-        self, size: Index | tuple[Index, ...] | list[Index], rng: Generator | RandomState
-    ) -> Array:
+    def sample(self, size: Index | tuple[Index, ...] | list[Index], rng: Generator) -> Array:
         """Draw independent values by the method of Chambers, Mallows and Stuck (1976).
 
         Args:
