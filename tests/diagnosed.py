@@ -140,6 +140,22 @@ class Diagonal(Loop):
         return super().show(p, [h.real + h.imag for h in states])
 
 
+class Copied(Oracle):
+    """A weight of the state with a copy for each sequence, made once before the loop, as in SRU."""
+
+    SIZES: ClassVar = {"W": X, "v": (NEURONS,)}
+
+    def run(self, p, x):
+        h, states, copies = x.new_zeros(len(x), NEURONS), [], {}
+        for t in range(x.shape[1]):
+            v = p("v", t - 1)
+            if id(v) not in copies:
+                copies[id(v)] = v.expand(len(x), -1)
+            h = torch.tanh(x[:, t] @ p("W", t) + h * copies[id(v)])
+            states.append(h)
+        return self.show(p, states)
+
+
 class Attention(Oracle):
     """Two layers of causal attention."""
 
@@ -221,7 +237,7 @@ class Ahead(Oracle):
 
 
 MODELS = [Bare, TwoUpdates, Behind, Gated, Cell, Resets, Attention, Convolutions]
-MODELS += [Translator, Ahead, Diagonal, Shops]
+MODELS += [Translator, Ahead, Diagonal, Shops, Copied]
 
 
 def inputs_of(model, count=40):

@@ -170,3 +170,43 @@ def test_states_that_begin_earlier_in_few_sequences_are_refused():
     begins[::100] = 0
     with pytest.raises(ArgumentError, match="few out"):
         parts_by_lag(Padded(), padded(begins), range(STEPS))
+
+
+class Decays(nn.Module):
+    """h_t = (1 − z_t) h_{t−1} + z_t v_t, by a loop, or at once in logarithms as in minGRU."""
+
+    def __init__(self, at_once):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.read, self.show = nn.Linear(1, 8), nn.Linear(4, 1)
+        nn.init.constant_(self.read.bias[4:], 1.5)  # which decays to e^(−160) in 96 steps
+        self.at_once = at_once
+        self.eval()
+
+    def forward(self, x):
+        v, z = self.read(x).sigmoid().chunk(2, -1)
+        if self.at_once:
+            decay = (1 - z).log().cumsum(1)
+            return self.show((decay + ((z * v).log() - decay).logcumsumexp(1)).exp())
+        states = [torch.zeros_like(v[:, 0])]
+        for t in range(x.shape[1]):
+            states.append((1 - z[:, t]) * states[-1] + z[:, t] * v[:, t])
+        return self.show(torch.stack(states[1:], 1))
+
+
+def test_single_precision_is_refused_where_rounding_grows_and_read_where_it_does_not():
+    """A loop is exact to rounding; sums of logarithms lose what little comes from far back."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(60, 96, 1, generator=generator)
+    data = inputs, inputs.roll(8, 1)
+    exact = data[0].double(), data[1].double()
+    how = {"lags": [1, 4, 8], "source": "target"}
+    loop = parts_by_lag(Decays(False).double(), exact, **how)
+    at_once = parts_by_lag(Decays(True).double(), exact, **how)
+    single = parts_by_lag(Decays(False), data, **how)
+    for name, wanted in loop.items():
+        torch.testing.assert_close(at_once[name], wanted, rtol=1e-7, atol=1e-12)
+        torch.testing.assert_close(single[name], wanted, rtol=1e-3, atol=1e-5)
+    with pytest.raises(ArgumentError, match=r"Is it rounding\? Try model\.double\(\)"):
+        parts_by_lag(Decays(True), data, **how)
