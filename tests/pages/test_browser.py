@@ -193,6 +193,6 @@ def test_an_old_address_leads_to_the_place_that_its_page_has_now(visit):
         page, _, place = new.removeprefix("/").partition("#")
         assert not place or f'id="{place}"' in (BOOK / page).read_text()
     tab = visit("book/costs.html")
-    tab.wait_for_url("**/book/browse.html#what-it-costs")
-    tab.goto(tab.url.replace("browse.html#what-it-costs", "trust.html#edit-it"))
+    tab.wait_for_url("**/book/browse.html#what-ran")
+    tab.goto(tab.url.replace("browse.html#what-ran", "trust.html#edit-it"))
     tab.wait_for_url("**/book/browse.html#edit-it")
