@@ -8,7 +8,7 @@
     const wanted = words.value.toLowerCase().split(/\s+/);
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      const fits = Object.entries(lists).every(([name, list]) => !list.value || row.dataset[name] === list.value);
+      const fits = Object.entries(lists).every(([name, list]) => !list.value || row.dataset[name].split(" ").includes(list.value));
       row.hidden = !(fits && wanted.every((word) => text.includes(word)));
     }
     const shown = rows.filter((row) => !row.hidden).length;

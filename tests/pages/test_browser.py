@@ -70,6 +70,9 @@ def test_an_address_chooses_rows_of_the_ledger(visit):
     rows = page.locator("#ledger tbody tr")
     assert set(each(rows, "data-kind")) == {"network"}
     assert set(each(rows, "data-verdict")) == {"refuted"}
+    rows = visit("book/ledger.html?verdict=contradicted").locator("#ledger tbody tr")
+    contradicted = {name for name, outcome in ledger.read().items() if outcome.contradicted}
+    assert set(each(rows, "id")) == contradicted
     page = visit("book/ledger.html#gradient-is-a-sum-over-lags")
     assert page.locator("#gradient-is-a-sum-over-lags details").get_attribute("open") is not None
 
