@@ -40,10 +40,15 @@ def draw_learning(axes: Axes, looks: pd.DataFrame, gates: tuple[float, ...]) -> 
     for colour, line in third_soonest(looks, gates):
         axes.plot(line["envelope"], line["share"], color=colour, lw=1.2)
         first, last = line.iloc[0], line.iloc[-1]
-        axes.plot(first["envelope"], first["share"], "o", color=colour, ms=7, mfc="white")
+        start = first["envelope"], first["share"]
+        axes.plot(*start, "o", color="black", ms=7, mfc="white", zorder=5)
+        label = f"$s$ = {first['gate']:g}"
+        axes.annotate(label, start, (0, -10), textcoords="offset points", ha="center", va="top")
         axes.plot(last["envelope"], last["share"], "o", color=colour, ms=7)
     axes.axvline(1, color="black", lw=0.7, ls=":")
     axes.axhline(HALF, color="black", lw=0.7, ls=":")
     axes.text(0.03, HALF + 0.02, "half learned", transform=axes.get_yaxis_transform())
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     axes.set(xscale="log", xlabel="envelope over 20 steps", ylabel="recall learned (chance: 0 %)")
+    axes.margins(x=0.1)
+    axes.set_ylim(bottom=-0.15)
