@@ -28,7 +28,7 @@ def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str, aside: flo
 
     A point is a gate: the median over seeds, of two in the middle the larger, in a bar that is the
     range. It is open where n* is no more than the fewest sequences tried. Where the median is not
-    known, a triangle stands at the upper edge, apart from the line.
+    known, a question mark stands at the upper edge, apart from the line.
 
     Args:
         axes: Where to draw, with logarithmic scales.
@@ -47,10 +47,10 @@ def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str, aside: flo
     fewest = middle == clock.COUNTS[0]
     axes.plot(cut[known], middle[known], color=color, label=label)
     axes.vlines(cut[known], seeds[known].map(min), seeds[known].map(max), lw=1, color=color)
-    for chosen, marker, face in (
-        (known & ~fewest, "o", color),
-        (fewest, "o", "white"),
-        (~known, "^", "white"),
+    for chosen, marker, size, face in (
+        (known & ~fewest, "o", 6, color),
+        (fewest, "o", 6, "white"),
+        (~known, "$?$", 10, color),
     ):
         points = cut[chosen], middle[chosen]
-        axes.plot(*points, marker, ms=6, mfc=face, color=color)
+        axes.plot(*points, marker=marker, ls="", ms=size, mfc=face, color=color)
