@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOUR = "#0173b2"
-LEAST = 1.0  # sequence, that any lag needs
 MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
 MOST_ROWS = 16  # of a table
 _MOST_STRETCHES = 4  # of lags that are written out
@@ -100,7 +99,7 @@ def lag_table(data: xr.Dataset, n_sequences: Count) -> pd.DataFrame:
     is_found = data.detected.values.astype(bool)
     has_gradient = data.statistic.values.any(-1)
     low, high = data.required_interval.values
-    table = pd.DataFrame({"needed": data.required.values, "low": low, "high": high}).clip(LEAST)
+    table = pd.DataFrame({"needed": data.required.values, "low": low, "high": high}).clip(1)
     table.loc[~is_found, ["needed", "high"]] = np.inf
     table.loc[~is_found, "low"] = table.low.clip(upper=data.attrs["sequences_read"])
     table.loc[~has_gradient, "low"] = np.inf

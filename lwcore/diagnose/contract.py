@@ -105,8 +105,11 @@ class Form(NamedTuple):
         """Return what the model, or the loss, takes: copies that may be written to and viewed."""
         found: list[Any] = []
         for leaf, axes in zip(some.leaves, self.axes, strict=True):
-            own = leaf.movedim((0, 1)[: len(axes)], axes) if axes else None
-            found.append(own if own is None else own.clone(memory_format=torch.contiguous_format))
+            own = leaf
+            if axes:
+                own = leaf.movedim((0, 1)[: len(axes)], axes)
+                own = own.clone(memory_format=torch.contiguous_format)
+            found.append(own)
         return trees.tree_unflatten(found, self.spec)
 
 
@@ -144,6 +147,12 @@ class Data:
     def flat(self) -> list[int]:
         """The places of inputs (B, T) behind the first: they may be (B, D), without steps."""
         return [place for place in self.with_steps[1:] if self.inputs.leaves[place].ndim == 2]
+
+    @property
+    def read_as(self) -> str:
+        """What inputs are read as, in words."""
+        width = self.first[0, 0].numel()
+        return f"read as {self.count:,} sequences of {self.length:,} steps of width {width}"
 
 
 def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -> Data:
@@ -263,12 +272,6 @@ def _joined(parts: list[Rows], most: int) -> Rows:
         with explained("batches", "have unlike shapes", f"Lengths must be {_LENGTHS}"):
             found.append(None if leaves[0] is None else torch.cat(leaves)[:most])
     return Rows(found)
-
-
-def read_as(data: Data) -> str:
-    """Say as what inputs are read."""
-    width = data.first[0, 0].numel()
-    return f"read as {data.count:,} sequences of {data.length:,} steps of width {width}"
 
 
 class Copies(NamedTuple):

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from lwcore.ambient import placed
 from lwcore.diagnose.contract import Rows, explained, shown
-from lwcore.diagnose.passes import HELD, ZEROS, Passes
+from lwcore.diagnose.passes import ZEROS, Passes
 from lwcore.signatures import require
 
 Shape = tuple[int, ...]  # without the axis of sequences
@@ -143,12 +143,12 @@ class Objective:
 
     def forget(self) -> None:
         """Take the loss as if nothing were learned, from now on: see `Untrained`."""
-        targets = self.passes.data.targets
-        start: Any = sum(own.sum(0, keepdim=True) for own, _ in self.passes.in_parts())
-        n_parts = min(1 + len(targets) * start.numel() // HELD, len(targets))
-        # of one size, as a mean takes them
-        parts = [targets[own] for own in torch.arange(len(targets)).tensor_split(n_parts)]
-        self.losses = Untrained(self._own, start / len(targets), parts).losses
+        total: Any = 0
+        parts = []
+        for predictions, targets in self.passes.in_parts():
+            total += predictions.sum(0, keepdim=True)
+            parts.append(targets)
+        self.losses = Untrained(self._own, total / self.passes.data.count, parts).losses
 
     @property
     def shape(self) -> Shape:
@@ -307,7 +307,6 @@ def best_constant(
         return start
     constant = start.clone().requires_grad_()
     search = torch.optim.LBFGS([constant], max_iter=_SEARCH, line_search_fn="strong_wolfe")
-    totals: list[float] = []
 
     def loss_of_all() -> float:
         search.zero_grad()
@@ -317,13 +316,13 @@ def best_constant(
             loss = losses(constant.expand(count, -1), targets, count).sum()
             loss.backward(inputs=[constant])
             total += float(loss.detach())
-        totals.append(total)
         return total
 
     try:
         with torch.enable_grad():
+            at_start = loss_of_all()
             search.step(loss_of_all)
-            is_better = loss_of_all() <= totals[0]
+            is_better = loss_of_all() <= at_start
     except Exception:  # of the reader's loss, for a prediction that no model makes
         return start
     return constant.detach() if is_better else start

@@ -19,16 +19,7 @@ from torch.utils.data import Dataset
 from lwcore import results
 from lwcore.ambient import gradients_followed, random_states_kept, warn
 from lwcore.diagnose.answer import Diagnosis
-from lwcore.diagnose.contract import (
-    AXES,
-    FEWEST,
-    Copies,
-    Data,
-    collect,
-    count_repeats,
-    few,
-    read_as,
-)
+from lwcore.diagnose.contract import AXES, FEWEST, Copies, Data, collect, count_repeats, few
 from lwcore.diagnose.inferred import inferred
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import Passes
@@ -168,10 +159,8 @@ def diagnose(
         ahead = network.passes.look_ahead
         if ahead:
             caveats.append(f"Predictions see {ahead} steps ahead: lag 0 is the last of these.")
-        if isinstance(lags, str):
-            looked_at = usual_lags(data.length - 1, network.n_parameters)
-        else:
-            looked_at = [*map(int, lags)]
+        usual = usual_lags(data.length - 1, network.n_parameters)
+        looked_at = usual if isinstance(lags, str) else [*map(int, lags)]
         _refuse_lags(looked_at, data)
         found = inferred(_measured(network, looked_at, seed, progress), seed)
     settings = {
@@ -179,7 +168,7 @@ def diagnose(
         "caveats": " ".join(caveats),
         "loss": objective.name,
         "source": source,
-        "measured_on": f"{read_as(data)}: half gave each lag's direction, half the numbers",
+        "measured_on": f"{data.read_as}: half gave each lag's direction, half the numbers",
         "n_sequences": int(n_sequences or data.count),
         "seed": int(seed),
         "length": data.length,
@@ -215,8 +204,7 @@ def _read(
     copies = Copies.of(model, head, loss, step)
     data = collect(batches, sequences, batch_first, time_axis)
     words = f"{FEWEST} sequences or more, of 2 steps or more. {AXES}"
-    enough = data.count >= FEWEST and data.length > 1
-    require("batches", read_as(data), enough, words)
+    require("batches", data.read_as, data.count >= FEWEST and data.length > 1, words)
     passes = Passes(copies, data, horizon)
     objective = Objective(copies.loss, passes)
     objective.check(model)
@@ -311,8 +299,7 @@ def _repeats(data: Data) -> list[str]:
 def _whose_gradient(network: Route) -> dict[str, Any]:
     """Return which parameters were measured, and how."""
     every = dict(network.passes.model.named_parameters())
-    chosen = {*network.chosen.values()}
-    left_out = {n.partition(".")[0]: None for n, part in every.items() if part not in chosen}
+    left_out = {name.partition(".")[0]: None for name in every if name not in network.chosen}
     return {
         "route": network.route,
         "measured_parameters": network.n_parameters,

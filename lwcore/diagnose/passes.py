@@ -209,6 +209,7 @@ class Passes:
     def in_parts(self, places: Tensor | None = None) -> Iterator[tuple[Tensor, Rows]]:
         """Yield predictions beside targets, of as many sequences as memory is to hold."""
         every = torch.arange(self.data.count) if places is None else places
-        for places in every.split(max(1, HELD // self.shape.numel())):
+        n_parts = min(1 + len(every) * self.shape.numel() // HELD, len(every))
+        for places in every.tensor_split(n_parts):  # of one size, as a mean takes them
             parts = [self.alone(self.data.inputs[some]) for some in places.split(self.at_once)]
             yield torch.cat(parts), self.data.targets[places]

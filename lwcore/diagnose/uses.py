@@ -163,9 +163,9 @@ class _Reading(NamedTuple):
         made = {*self.uses.passes.ends[has_loss].tolist()}
         return sorted(made - {-1})  # what no input reaches has no step
 
-    def value_gradients(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
+    def value_gradients(self, weights: Any = 1) -> list[Tensor]:
         """Return ∂E/∂z at each site, of losses with a weight for each prediction."""
-        pulls = self.pulls if weights is None else weights * self.pulls
+        pulls = weights * self.pulls
         how = {"retain_graph": True, **ZEROS}
         with explained(self.uses.kind, "has a gradient that cannot be taken again", TURN_OFF):
             found = torch.autograd.grad(self.predictions, self.tape.values, pulls, **how)
@@ -186,9 +186,7 @@ class _Reading(NamedTuple):
         if not len(steps):
             return
         for stratum in steps.tensor_split(min(self.uses.ends_drawn, len(steps))):
-            generator = self.uses.generator
-            shape = (len(self.predictions),)
-            draws = torch.randint(len(stratum), shape, generator=generator)
+            draws = torch.randint(len(stratum), (len(self.pulls),), generator=self.uses.generator)
             end = stratum[draws]
             yield end, self.value_gradients(self.weights_at(end[:, None]) * len(stratum))
 
