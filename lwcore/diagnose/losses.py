@@ -6,7 +6,7 @@ A sequence's loss is the reader's own, called on that sequence alone.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,8 @@ _NO_SUM = (
 )
 _OF_MODEL = (
     "one of what it is given alone, for the model is copied: make what it does with parameters a "
-    "part of the model, as by torch.nn.Sequential(net, net.out), or give a method (net.decode) and "
-    "no lambda; leave a weight decay out"
+    "part of the model, as by torch.nn.Sequential(net, net.out), or of the head, by a method "
+    "(head=net.decode) and no lambda; leave a weight decay out"
 )
 
 
@@ -191,18 +191,18 @@ class Objective:
                 is_sum or is_mean,
                 _NO_SUM,
             )
-        self._refuse_parameters(original)
-
-    def _refuse_parameters(self, original: nn.Module) -> None:
-        """Refuse a loss or a head that takes parameters of the model that was given.
-
-        These are not those of the copy, and what they do would not be seen.
-        """
         some = torch.arange(3)
-        asked = [part for part in original.parameters() if part.requires_grad]
-        with torch.enable_grad():
+        with torch.enable_grad():  # the original's parameters are not those of the copy
             predictions = self.passes.predictions(self.passes.data.inputs[some])
-            total = self.of(predictions, self.passes.data.targets[some]).sum()
+        self.refuse_parameters(original.parameters(), predictions, self.passes.data.targets[some])
+
+    def refuse_parameters(
+        self, parameters: Iterable[Tensor], predictions: Tensor, targets: Rows
+    ) -> None:
+        """Refuse a loss, of some predictions, that takes parameters, which would not be seen."""
+        asked = [part for part in parameters if part.requires_grad]
+        with torch.enable_grad():
+            total = self._own(predictions, targets, 1).sum()
         if total.requires_grad and asked:
             found = torch.autograd.grad(total, asked, allow_unused=True)
             require(

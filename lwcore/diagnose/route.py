@@ -86,6 +86,7 @@ class Route(ABC):
         places = self.passes.exchange.some(max(_ALONE, min(_TRIED, self.at_once)))
         inputs = self.data.inputs[places]
         targets = self.data.targets[places]
+        self.objective.refuse_parameters(self.chosen.values(), self.passes.alone(inputs), targets)
         wanted = self._autograd(inputs, targets)
         every = range(_ALONE)
         alone = torch.stack([torch.cat(self._autograd(inputs[[k]], targets[[k]])) for k in every])
