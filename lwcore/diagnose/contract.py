@@ -63,7 +63,7 @@ _UNCOPIED = (
     "It is copied, so that yours stays as it is: keep open files, locks, generators, and lists of "
     "tensors with a gradient outside of it"
 )
-
+_SHARED = "one of which copy.deepcopy makes others, without a __deepcopy__ that gives the same"
 
 Axes = tuple[int, ...]  # of a reader's tensor: that of sequences, and that of steps if it has one
 
@@ -297,6 +297,8 @@ class Copies(NamedTuple):
         with explained("model", "cannot be deep-copied", _UNCOPIED):
             found = cls(*copy.deepcopy((model, head, loss, step), memo))
             _refuse_closures(found.model, memo)
+        is_apart = {*model.parameters()}.isdisjoint(found.model.parameters())
+        require("model", "with parameters that a copy shares", is_apart, _SHARED)
         for module in found.model.modules():
             if getattr(module, "sparse", False):
                 vars(module)["sparse"] = False  # of an embedding's gradients

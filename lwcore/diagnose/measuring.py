@@ -14,7 +14,7 @@ import torch
 import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from lwcore import results
 from lwcore.ambient import gradients_followed, random_states_kept, warn
@@ -44,14 +44,22 @@ _NOT_CUT = (
 )
 
 
+def _generators(holder: Any, known: set[int]) -> Iterator[torch.Generator]:
+    """Yield the generators of a loader, of its data, and of its samplers, one within another."""
+    known.add(id(holder))
+    for part in getattr(holder, "__dict__", {}).values():
+        if isinstance(part, torch.Generator):
+            yield part
+        if isinstance(part, DataLoader | Dataset | Sampler) and id(part) not in known:
+            yield from _generators(part, known)
+
+
 @contextmanager
 def _undisturbed(batches: Any) -> Iterator[None]:
     """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
     with ExitStack() as stack:
-        for drawn in (batches, getattr(batches, "sampler", None)):  # a loader that shuffles
-            generator = getattr(drawn, "generator", None)
-            if isinstance(generator, torch.Generator):
-                stack.callback(generator.set_state, generator.get_state())
+        for generator in _generators(batches, set()):
+            stack.callback(generator.set_state, generator.get_state())
         stack.enter_context(random_states_kept())
         stack.enter_context(gradients_followed())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
