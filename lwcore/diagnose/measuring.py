@@ -24,7 +24,7 @@ from lwcore.diagnose.inferred import inferred
 from lwcore.diagnose.losses import Objective
 from lwcore.diagnose.passes import Passes
 from lwcore.diagnose.recurrent import Recurrent, the_recurrence
-from lwcore.diagnose.route import FINITE, Route
+from lwcore.diagnose.route import FINITE, Route, in_reals
 from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described
@@ -256,10 +256,12 @@ def parts_by_lag(
         total: Any = 0
         for reading in _readings(network, torch.arange(network.data.count), "parts", False):
             total += reading.lag_vectors(lags)
-    sizes = [part.numel() for part in network.chosen.values()]
     found = {}
-    for (name, own), part in zip(network.chosen.items(), total.split(sizes, 1), strict=True):
-        found[name] = part.reshape(-1, *own.shape)
+    for name, own in network.chosen.items():
+        shape = in_reals(own).shape
+        part, total = total.tensor_split([shape.numel()], 1)
+        part = part.reshape(-1, *shape)
+        found[name] = torch.view_as_complex(part) if own.is_complex() else part
     return found
 
 
