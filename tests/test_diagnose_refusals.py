@@ -29,8 +29,8 @@ class Undecoded(Recurrent):
     def forward(self, x):
         return self.rnn(x)[0]
 
-    def decode(self, h):
-        return self.show(h)
+    def decode(self, h, y=0):
+        return self.show(h) - y
 
 
 class Kept(Recurrent):
@@ -148,7 +148,8 @@ def described(width):
 net, wide, text = Recurrent(), Recurrent(2, 5), Attends(tokens=5, outputs=5)
 with torch.inference_mode():
     of_inference = Recurrent()
-at_end, hooked = Recurrent(after=last), Recurrent()
+at_end, hooked, itself = Recurrent(after=last), Recurrent(), Recurrent()
+itself.rnn.__deepcopy__ = lambda memo: itself.rnn
 hooked.show.weight.register_hook(torch.neg)
 mixing = Recurrent(before=lambda x: (x - x.mean(0)) / x.std(0))
 undecoded, unmasked = Undecoded(), Attends(causal=False)
@@ -159,7 +160,6 @@ CHANNELS = torch.randn(60, 6, STEPS, generator=DRAWN), ENDS
 LAST = INPUTS, ENDS
 TOKENS = INPUTS, CLASSES
 FEW = torch.randn(60, 3, STEPS, generator=DRAWN), TARGETS[:, :3]
-CUT_SHORT = [DATA, (INPUTS[:, 1:], TARGETS[:, 1:])]
 EXPERTS = only("rnn", "expert", "show")
 MSE = {"loss": nn.MSELoss()}
 ENTROPY = {"loss": nn.CrossEntropyLoss()}
@@ -168,6 +168,7 @@ SHORTER = INPUTS, TARGETS[:, 1:]
 BUT_ONE = {"head": lambda y: y[:, :-1]}
 LAMBDA = {"head": lambda h: undecoded.show(h)}
 AT_LAST = {"head": lambda y: y[..., -1]}
+SCORED = only("rnn", "show") | {"loss": undecoded.decode, "source": "target"}
 LABELS = CLASSES, CLASSES.where(INPUTS[..., 0] > -1, -100)
 NEXT = CLASSES[:, :-1], CLASSES[:, 1:]
 
@@ -210,9 +211,14 @@ REFUSED = {
     "another shape": (net, (INPUTS, ENDS[:, 0]), MSE, "fails on", (LAST, at_end, MSE)),
     "not finite": (net, (INPUTS.log(), TARGETS), {}, "finite", (DATA, net, {})),
     "a head with parameters": (undecoded, DATA, LAMBDA, "net\\.decode", {"head": undecoded.decode}),
+    "a loss that decodes": (undecoded, DATA, SCORED, "head=net", {"head": undecoded.decode}),
+    "masked": (net, (INPUTS, np.ma.array(TARGETS, mask=TARGETS > 2)), {}, "mask", (DATA, net, {})),
+    "sparse": (net, (INPUTS.to_sparse(), TARGETS), {}, "dense", (DATA, net, {})),
+    "first": (Static(), ((ENDS, INPUTS), ENDS), {}, "first of", (described(9), Static(), {})),
+    "itself": (itself, DATA, {}, "__deepcopy__", net),
     "triples": (net, [(*DATA, TARGETS)], {}, "b\\[:-1\\], b\\[-1\\]", ([DATA], net, {})),
     "inputs alone": (net, INPUTS, {}, "\\(inputs, targets\\)", (DATA, net, {})),
-    "lengths": (net, CUT_SHORT, {}, "longest of all", ([DATA, DATA], net, {})),
+    "lengths": (net, [DATA, [x[:, 1:] for x in DATA]], {}, "longest of all", ([DATA], net, {})),
     "few sequences": (net, (INPUTS[:9], TARGETS[:9]), {}, "40 sequences", (DATA, net, {})),
     "no such name": (net, DATA, only("lstm"), "rnn.weight_ih_l0", only("rnn")),
 }
@@ -256,6 +262,9 @@ def test_a_model_of_many_classes_reads_few_sequences_at_once():
     assert found.at_once * STEPS * 5000 <= 2**21
 
 
-def test_arrays_of_numpy_and_lists_of_a_loader_are_taken():
+def test_arrays_lists_and_tensors_that_a_loader_fills_again_are_taken():
     reversed_view = np.ascontiguousarray(INPUTS.numpy()[::-1])[::-1]
     assert torch.equal(route(net, [[reversed_view, TARGETS]]).data.first, INPUTS)
+    buffer = torch.empty_like(INPUTS[:20])
+    refilled = ((buffer.copy_(some), TARGETS[:20]) for some in INPUTS.split(20))
+    assert torch.equal(route(net, refilled).data.first, INPUTS)

@@ -198,8 +198,8 @@ def kind_of_zero(rows: Rows, n_read: int) -> str:
             f"there is nothing to measure. At lags {lags_in_words(row.lag for row in rows)} the "
             "gradient is exactly 0, as where a model takes its whole window at once (normalising "
             "it does so) or from its end, looks back less far, or cuts the gradient, where what "
-            "looks back is frozen, or where the axis is no time (for channels first, (B, C, T), "
-            "say time_axis=2)"
+            "looks back is frozen, where the first of several inputs has no steps, or the axis is "
+            "no time (for channels first, (B, C, T), say time_axis=2)"
         )
     if any(row.enough == Verdict.TOO_FEW for row in rows):
         return "a signal is found, and needs more"

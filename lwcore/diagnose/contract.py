@@ -38,11 +38,10 @@ _BY_CHANCE = 0.1  # share of sequences that may repeat others
 _BY_ITSELF = 0.05  # share of sequences that share their first piece with others, and then differ
 _MOST_NUMBERS = 2**22  # in the columns that are looked at one by one
 _ARRAYS = (Tensor, np.ndarray)
-_NUMBERS = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+_SINGLE = (
+    "The first of several inputs, or of a dictionary's, must be one with steps. Of single pairs, "
+    "(T, …), torch.utils.data.DataLoader(pairs, 32) makes batches"
 )
-_SINGLE = "Of single pairs, (T, …), torch.utils.data.DataLoader(pairs, 32) makes batches"
 AXES = (
     f"{_SINGLE}. Cut one long series, (T, D), into windows: series.unflatten(0, (-1, 12)), say. "
     "Are axes swapped? For (T, B, …) say batch_first=False, for (B, C, T) time_axis=2"
@@ -53,7 +52,7 @@ _LENGTHS = (
 )
 _PAIR = (
     "a pair (inputs, targets): each an array, or a tuple or dictionary of arrays. Make one of what "
-    "has more, as by ((b[:-1], b[-1]) for b in loader), or ((b, b['labels']) for b in loader)"
+    "has more: ((b[:-1], b[-1]) for b in loader), or (({'x': b['x']}, b['y']) for b in loader)"
 )
 _HOLDS = (
     "no function that holds the model, as a lambda with self: a copy would change the one that was "
@@ -175,12 +174,13 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
         for part, form, found in zip(pair, forms, (inputs, targets), strict=True):
             spec = trees.tree_structure(part)
             require(name, f"{spec}", spec == form.spec, "nested as the first one")
-            found.append(form.front(part))
+            some = form.front(part)[: most - n_read]
+            found.append(some.map(torch.clone))  # a loader may fill its tensors anew
         n_read += len(inputs[-1])
         if n_read >= most:
             break
     require("batches", shown(batches), bool(inputs), "one pair or more")
-    return Data(_joined(inputs, most), _joined(targets, most), *forms)
+    return Data(_joined(inputs), _joined(targets), *forms)
 
 
 def _pairs(batches: Any) -> Iterator[Any]:
@@ -196,7 +196,8 @@ def shown(given: Any) -> str:
     """Write which tensors there are in a batch, or in what a model takes or gives."""
     words = []
     for path, part in trees.tree_leaves_with_path(given):
-        shape = tuple(part.shape) if isinstance(part, _ARRAYS) else f"a {type(part).__name__}"
+        has_shape = isinstance(part, _ARRAYS) and not getattr(part, "is_nested", False)
+        shape = tuple(part.shape) if has_shape else f"a {type(part).__name__}"
         words.append(f"{trees.keystr(path)} {shape}".strip())
     return few(words)
 
@@ -210,16 +211,15 @@ def _numbers(name: str, given: Any) -> Any:
         require(name, shown(part), isinstance(part, _ARRAYS), _PAIR)
         if isinstance(part, np.ndarray):  # a copy, whose bytes and strides PyTorch can read
             part = part.astype(part.dtype.newbyteorder("="), order="C")
-        words = "real or whole numbers of PyTorch's usual types, as float32 or int64"
+        words = "dense: real or whole numbers of PyTorch's usual types, as float32 or int64"
         with explained(f"{name} ({part.dtype})", f"must be {words}"):
             found = torch.as_tensor(part).detach()
-        require(name, str(part.dtype), found.dtype in _NUMBERS, words)
-        if found.is_inference():  # such tensors carry no gradients; a copy does
-            found = found.clone()
+            ends = found.reshape(-1).aminmax()  # which PyTorch has of no other tensors
+            is_finite = all(map(torch.isfinite, ends))
         require(
             name,
-            "NaN or infinite somewhere",
-            bool(found.isfinite().all()),
+            "NaN, infinite or masked somewhere",
+            is_finite and not np.ma.is_masked(part),
             "finite: put a number where one is missing, and say where in a further column",
         )
         return found
@@ -265,12 +265,12 @@ def _axes_of(name: str, leaf: Any, sequences: int, steps: int, shape: Sequence[i
     return (found[0],)
 
 
-def _joined(parts: list[Rows], most: int) -> Rows:
+def _joined(parts: list[Rows]) -> Rows:
     """Return all batches as one."""
     found: list[Any] = []
     for leaves in zip(*(part.leaves for part in parts), strict=True):
         with explained("batches", "have unlike shapes", f"Lengths must be {_LENGTHS}"):
-            found.append(None if leaves[0] is None else torch.cat(leaves)[:most])
+            found.append(None if leaves[0] is None else torch.cat(leaves))
     return Rows(found)
 
 
