@@ -16,7 +16,7 @@ TOP = 1e12
 CURVES = {
     "whole": (SHADES[0], "detect it in the noise\nof the whole gradient\n(up to {top}) ↑"),
     "own": (SHADES[2], "detect the lag in its own noise"),
-    "learn": (SHADES[1], "learn half of it: {first} → {last} sequences"),
+    "learn": (SHADES[1], "learn half of the number: {first} → {last}"),
 }
 
 
