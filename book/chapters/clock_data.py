@@ -1,13 +1,10 @@
-"""Tables and figures of the experiment on clock and quota."""
+"""Figures of the experiment on clock and quota."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from book.chapters import clock
-from book.claims.claim import consequence
-from lwcore.printing import Numbers, printed
-from lwcore.stats import Interval
 
 COLOURS = {  # of the rows of the clock, told apart in both themes
     ("MinGRU", "adamw"): "#0072B2",
@@ -17,18 +14,12 @@ COLOURS = {  # of the rows of the clock, told apart in both themes
 FALL = 1e-3  # of the envelope, at which a growth is told
 
 
-def thousandfold_fall(exponent: Interval) -> str:
-    """Say by which factor a response grows as the envelope falls a thousandfold."""
-    value, low, high = map(float, exponent)
-    return printed(*consequence(Numbers(value, low, high), FALL), unit="factor")
-
-
 def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str, aside: float) -> None:
     """Draw n* of a row of the clock against the cut of its envelope.
 
     A point is a gate: the median over seeds, of two in the middle the larger, in a bar that is the
     range. It is open where n* is no more than the fewest sequences tried. Where the median is not
-    known, a question mark stands at the upper edge, apart from the line.
+    known, words say so at the upper edge, apart from the line.
 
     Args:
         axes: Where to draw, with logarithmic scales.
@@ -47,10 +38,9 @@ def draw_row(axes: Axes, found: pd.DataFrame, color: str, label: str, aside: flo
     fewest = middle == clock.COUNTS[0]
     axes.plot(cut[known], middle[known], color=color, label=label)
     axes.vlines(cut[known], seeds[known].map(min), seeds[known].map(max), lw=1, color=color)
-    for chosen, marker, size, face in (
-        (known & ~fewest, "o", 6, color),
-        (fewest, "o", 6, "white"),
-        (~known, "$?$", 10, color),
-    ):
+    for chosen, face in ((known & ~fewest, color), (fewest, "white")):
         points = cut[chosen], middle[chosen]
-        axes.plot(*points, marker=marker, ls="", ms=size, mfc=face, color=color)
+        axes.plot(*points, marker="o", ls="", ms=6, mfc=face, color=color)
+    for x in cut[~known]:
+        words = "n* not\ndetermined"
+        axes.text(x, upper_edge, words, color=color, ha="right", va="center", fontsize=9)
