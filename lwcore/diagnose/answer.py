@@ -371,8 +371,7 @@ class Diagnosis:
         """Draw the answer: N(ℓ) beside the sequences that there are, and the window against N.
 
         A filled dot is a lag for which these are enough, an open one a lag that needs more, a
-        cross at the upper edge one without a signal. On the right the dashed line is the longest
-        lag up to which they are enough for all.
+        cross at the upper edge one without a signal.
         """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
@@ -380,7 +379,7 @@ class Diagnosis:
         self._draw_lags(left)
         self._draw_windows(right)
         figure.legend(loc="outside lower center", ncols=4)
-        figure.suptitle(textwrap.fill(self.answer().first, _WIDTH))
+        figure.suptitle(textwrap.fill(self.answer().first))
         return done(figure)
 
     def _draw_lags(self, axes: Axes) -> None:
@@ -397,21 +396,18 @@ class Diagnosis:
         }
         for words, (chosen, marker, face) in kinds.items():
             (dots,) = axes.plot("lag", "needed", marker, data=numbers[chosen], label=words)
-            dots.set(color=_COLOUR, markerfacecolor=face, markersize=4, clip_on=False)
+            dots.set(color=_COLOUR, markerfacecolor=face, clip_on=False)
         axes.axhline(self.n_sequences, color="grey", ls="--")
-        axes.set(xscale="log", yscale="log", ylim=(1, MOST))
-        axes.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
+        axes.loglog()
+        axes.set(ylim=(1, MOST), xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
 
     def _draw_windows(self, axes: Axes) -> None:
-        """Draw the window against the number of sequences, by both definitions."""
+        """Draw the window, with its interval, against the number of sequences."""
         budgets = sorted({self.n_sequences, *(2**k for k in range(21))})
-        passage = [self.window(n, "first_passage").steps for n in budgets]
         longest, low, high = np.transpose([self.window(n) for n in budgets])
-        axes.step(budgets, passage, where="post", color=_COLOUR, ls="--")
         axes.step(budgets, longest, where="post", color=_COLOUR)
         axes.fill_between(budgets, low, high, color=_COLOUR, alpha=0.15, step="post")
-        axes.set(xscale="log", xlabel="number of sequences N")
-        axes.set_ylabel("window $H_N$ (steps)")
+        axes.set(xscale="log", xlabel="number of sequences N", ylabel="window $H_N$ (steps)")
 
     def save(self, path: str | Path) -> None:
         """Store the dataset as netCDF; ``Diagnosis(results.load(path))`` has it back."""

@@ -176,6 +176,7 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
             require(name, f"{spec}", spec == form.spec, "nested as the first one")
             some = form.front(part)[: most - n_read]
             found.append(some.map(torch.clone))  # a loader may fill its tensors anew
+        require(name, shown(batch), len(inputs[-1]) == len(targets[-1]), "as many targets as inputs")
         n_read += len(inputs[-1])
         if n_read >= most:
             break
@@ -214,7 +215,8 @@ def _numbers(name: str, given: Any) -> Any:
         words = "dense: real or whole numbers of PyTorch's usual types, as float32 or int64"
         with explained(f"{name} ({part.dtype})", f"must be {words}"):
             found = torch.as_tensor(part).detach()
-            ends = found.reshape(-1).aminmax()  # which PyTorch has of no other tensors
+            # PyTorch has the ends of no other tensors
+            ends = found.reshape(-1).aminmax() if found.numel() else ()
             is_finite = all(map(torch.isfinite, ends))
         require(
             name,

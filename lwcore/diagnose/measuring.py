@@ -50,7 +50,7 @@ def _generators(holder: Any, known: set[int]) -> Iterator[torch.Generator]:
     for part in getattr(holder, "__dict__", {}).values():
         if isinstance(part, torch.Generator):
             yield part
-        if isinstance(part, DataLoader | Dataset | Sampler) and id(part) not in known:
+        elif isinstance(holder, DataLoader | Dataset | Sampler) and id(part) not in known:
             yield from _generators(part, known)
 
 
@@ -260,7 +260,7 @@ def parts_by_lag(
     for name, own in network.chosen.items():
         shape = in_reals(own).shape
         part, total = total.tensor_split([shape.numel()], 1)
-        part = part.reshape(-1, *shape)
+        part = part.reshape(-1, *shape).contiguous()
         found[name] = torch.view_as_complex(part) if own.is_complex() else part
     return found
 

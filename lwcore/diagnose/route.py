@@ -97,7 +97,7 @@ class Route(ABC):
             found = reading.gradient().split([len(part) for part in wanted])
             along = reading.lag_numbers(direction[None], [1])[1, 0, :_ALONE]
         # where sequences cancel, rounding does not
-        allowed = self.exact * max(torch.cat(wanted).norm(), _TRIED * alone.norm(dim=1).mean())
+        allowed = self.exact * max(torch.cat(wanted).norm(), len(places) * alone.norm(dim=1).mean())
         missing = []
         for name, own, gradient in zip(self.chosen, found, wanted, strict=True):
             is_lost = gradient.any() and not own.any()
