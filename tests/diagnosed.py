@@ -127,14 +127,14 @@ class Resets(Loop):
 class Diagonal(Loop):
     """A linear recurrence in complex numbers."""
 
-    SIZES: ClassVar = {"W": X, "decay": (NEURONS,)}
+    SIZES: ClassVar = {"W": X, "decay": (NEURONS,), "shift": (1,)}
 
     def __init__(self):
         super().__init__()
         self.W = nn.Parameter(torch.complex(self.W.detach(), self.W.detach().flip(0)))
 
     def next_state(self, p, t, x, h):
-        return h * torch.exp(1j * p("decay", t - 1)) + x.cdouble() @ p("W", t)
+        return h * torch.exp(1j * p("decay", t - 1)) + x.cdouble() @ p("W", t) + p("shift", t)
 
     def show(self, p, states):
         return super().show(p, [h.real + h.imag for h in states])

@@ -216,6 +216,7 @@ REFUSED = {
     "sparse": (net, (INPUTS.to_sparse(), TARGETS), {}, "dense", (DATA, net, {})),
     "first": (Static(), ((ENDS, INPUTS), ENDS), {}, "first of", (described(9), Static(), {})),
     "itself": (itself, DATA, {}, "__deepcopy__", net),
+    "apart": (net, [DATA, (INPUTS, ENDS[:9])], {}, "as many targets", ([DATA], net, {})),
     "triples": (net, [(*DATA, TARGETS)], {}, "b\\[:-1\\], b\\[-1\\]", ([DATA], net, {})),
     "inputs alone": (net, INPUTS, {}, "\\(inputs, targets\\)", (DATA, net, {})),
     "lengths": (net, [DATA, [x[:, 1:] for x in DATA]], {}, "longest of all", ([DATA], net, {})),

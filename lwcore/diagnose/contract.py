@@ -176,7 +176,9 @@ def collect(batches: Any, most: int, batch_first: bool, time_axis: int | None) -
             require(name, f"{spec}", spec == form.spec, "nested as the first one")
             some = form.front(part)[: most - n_read]
             found.append(some.map(torch.clone))  # a loader may fill its tensors anew
-        require(name, shown(batch), len(inputs[-1]) == len(targets[-1]), "as many targets as inputs")
+        require(
+            name, shown(batch), len(inputs[-1]) == len(targets[-1]), "as many targets as inputs"
+        )
         n_read += len(inputs[-1])
         if n_read >= most:
             break

@@ -51,8 +51,8 @@ _NO_SUM = (
 _OF_MODEL = (
     "one of what it is given alone, for the model is copied: make what it does with parameters a "
     "part of the model, as by torch.nn.Sequential(net, net.out), or of the head, by a method "
-    "(head=net.decode) and no lambda; leave a weight decay out; leave what the loss alone takes out "
-    "of parameters="
+    "(head=net.decode) and no lambda; leave a weight decay out, and out of parameters= what the "
+    "loss alone takes"
 )
 
 
