@@ -2,11 +2,12 @@
 
 ``python -m benchmarks.recordings.examples`` writes `book/results/examples`. A language model of
 characters (*Measure your own network*) is diagnosed as if nothing had been learned; four
-forecasters are trained; ConstGate is measured at four gates (*The matched statistic*), and Elman
-networks are trained (*The companion*).
+forecasters are trained; ConstGate is measured at four gates (*The matched statistic*), Elman
+networks are trained (*The companion*), and adding's far number is detected (the first page).
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,10 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
+from benchmarks.recordings.learners import TASKS, Learner
+from benchmarks.recordings.visibility import gradients, visible
 from book.chapters import readers
+from book.chapters.dose import Condition
 from book.chapters.elman_measured import descents, study
 from book.claims.companion_search import SMOOTH
 from lwcore import experiment, results
@@ -173,11 +177,22 @@ def descent() -> None:
     pd.DataFrame(rows, columns=columns).to_csv(FOLDER / "descent.csv", index=False)
 
 
+def far_number() -> None:
+    """Detect the far number of adding from all lags at which it comes, before training."""
+    rows = []
+    for gate, seed in itertools.product((0.05, 0.1, 0.2, 0.34, 0.5, 0.7), range(1, 7)):
+        condition = Condition("MinGRU", gate, "adding", 20)
+        learner = Learner(condition, TASKS["adding"](20), seed)
+        found = visible(*gradients(learner, condition, seed, nearest=17))
+        rows.append({"gate": gate, "seed": seed, **found})
+    pd.DataFrame(rows).to_csv(FOLDER / "far-number.csv", index=False, float_format="%.4g")
+
+
 def main() -> None:
     """Record all."""
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for record in (language_model, forecasts, gates, descent):
+    for record in (language_model, forecasts, gates, descent, far_number):
         record()
 
 

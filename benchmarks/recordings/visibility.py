@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ MOMENTS = (0, 25, 50, 100, 200, 400, 800, 1600, 3200)
 
 
 def gradients(
-    learner: Learner, condition: Condition, seed: int
+    learner: Learner, condition: Condition, seed: int, nearest: int | None = None
 ) -> tuple[Float[Tensor, "B P"], Float[Tensor, "B P"]]:
     """Return gradients of fresh sequences in the cell's parameters: the lag's part, and the whole.
 
@@ -44,6 +45,7 @@ def gradients(
         learner: A network, in whatever state of its training.
         condition: Gives the task and the lag.
         seed: Of the sequences.
+        nearest: The parts of all lags from this one on up to the condition's, if given.
     """
     task = TASKS[condition.task](condition.lag)
     inputs, targets = task.sample(SEQUENCES, np.random.default_rng([seed, 1]), fresh=True)
@@ -54,11 +56,12 @@ def gradients(
     hidden = trace.outputs.detach().requires_grad_()
     summed_loss = len(inputs) * task.loss(learner.out(hidden), targets)  # each sequence's own
     (delta,) = torch.autograd.grad(summed_loss, hidden)
-    lag = condition.lag
-    first_end = max(first_loss(delta), lag)
-    ((_, rows),) = carry_back(trace, delta, [lag], first_end)
-    before_ends = slice(first_end - lag, trace.length - lag)
-    part = trace.gathered_each(rows, before_ends)
+    part: Any = 0
+    for lag in range(nearest or condition.lag, condition.lag + 1):
+        first_end = max(first_loss(delta), lag)
+        ((_, rows),) = carry_back(trace, delta, [lag], first_end)
+        before_ends = slice(first_end - lag, trace.length - lag)
+        part = part + trace.gathered_each(rows, before_ends)
     whole = trace.gathered_each(trace.backpropagate(delta))
     return part, whole
 
