@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from benchmarks.recordings.learners import TASKS, Learner
 from benchmarks.recordings.visibility import gradients, visible
-from book.chapters import readers
-from book.chapters.dose import Condition
+from book.chapters import dose, readers
 from book.chapters.elman_measured import descents, study
 from book.claims.companion_search import SMOOTH
 from lwcore import experiment, results
@@ -180,9 +179,10 @@ def descent() -> None:
 def far_number() -> None:
     """Detect the far number of adding from all lags at which it comes, before training."""
     rows = []
-    for gate, seed in itertools.product((0.05, 0.1, 0.2, 0.34, 0.5, 0.7), range(1, 7)):
-        condition = Condition("MinGRU", gate, "adding", 20)
+    for gate, seed in itertools.product(dose.GATES, range(1, 7)):
+        condition = dose.Condition("MinGRU", gate, "adding", 20)
         learner = Learner(condition, TASKS["adding"](20), seed)
+        # it comes 17 to 20 steps back
         found = visible(*gradients(learner, condition, seed, nearest=17))
         rows.append({"gate": gate, "seed": seed, **found})
     pd.DataFrame(rows).to_csv(FOLDER / "far-number.csv", index=False, float_format="%.4g")

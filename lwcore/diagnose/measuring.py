@@ -167,8 +167,10 @@ def diagnose(
         ahead = network.passes.look_ahead
         if ahead:
             caveats.append(f"Predictions see {ahead} steps ahead: lag 0 is the last of these.")
-        usual = usual_lags(data.length - 1, network.n_parameters)
-        looked_at = usual if isinstance(lags, str) else [*map(int, lags)]
+        if isinstance(lags, str):
+            looked_at = usual_lags(data.length - 1, network.n_parameters)
+        else:
+            looked_at = [*map(int, lags)]
         _refuse_lags(looked_at, data)
         found = inferred(_measured(network, looked_at, seed, progress), seed)
     settings = {

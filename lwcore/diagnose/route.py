@@ -88,8 +88,8 @@ class Route(ABC):
         targets = self.data.targets[places]
         self.objective.refuse_parameters(self.chosen.values(), self.passes.alone(inputs), targets)
         wanted = self._autograd(inputs, targets)
-        every = range(_ALONE)
-        alone = torch.stack([torch.cat(self._autograd(inputs[[k]], targets[[k]])) for k in every])
+        singles = range(_ALONE)
+        alone = torch.stack([torch.cat(self._autograd(inputs[[k]], targets[[k]])) for k in singles])
         generator = self.passes.exchange.generator
         direction = torch.randn(alone.shape[1], generator=generator, dtype=torch.float64)
         with explained(self.kind, "has a function that cannot be made again", LEAVE_OUT):
