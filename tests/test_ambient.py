@@ -126,9 +126,10 @@ def test_a_diagnosis_between_epochs_changes_no_training(kind, own):
 
     def losses(diagnoses):
         random.seed(3), np.random.seed(3), torch.manual_seed(3)  # noqa: NPY002
-        net, generator = MODELS[kind]().train(), torch.Generator().manual_seed(5) if own else None
-        batches = BatchSampler(Shuffled(generator), 12, drop_last=False)
-        loader = DataLoader(TensorDataset(*data()), batch_sampler=batches, generator=generator)
+        net = MODELS[kind]().train()
+        of_order, of_loader = (seeded(), seeded()) if own else (None, None)
+        batches = BatchSampler(Shuffled(of_order), 12, drop_last=False)
+        loader = DataLoader(TensorDataset(*data()), batch_sampler=batches, generator=of_loader)
         descent, found = torch.optim.SGD(net.parameters(), 0.1), []
         for _ in range(2):
             for x, y in loader:
